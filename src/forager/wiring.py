@@ -145,7 +145,7 @@ async def open_proxies(
 async def open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
     """Open the browser pool. A browser is located and started only for the first page that needs one. Browsers that a
     killed process left behind are ended now."""
-    launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids")
+    launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids", stealth=settings.browser_stealth)
     await launcher.clear_up()
     return BrowserFetcher(
         guard,

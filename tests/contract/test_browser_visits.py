@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from forager.app import open_app
+from forager.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import CircuitOpen, ForagerError, Permanent, Refused, TimedOut, Transient
 from forager.core.http import Request, Response
@@ -328,6 +330,16 @@ def _said(response: Response) -> dict[str, Any]:
     assert found
     said: dict[str, Any] = json.loads(found[1])
     return said
+
+
+@pytest.mark.parametrize("stealth", [True, False])
+async def test_a_page_sees_that_a_program_drives_only_without_stealth__SC_6(stealth: bool, tmp_path: Path) -> None:
+    page = b"<h1></h1><script>document.querySelector('h1').textContent = String(navigator.webdriver)</script>"
+    async with Origin(lambda _: reply(body=page, Content_Type="text/html")) as origin:
+        settings = new_settings(home=tmp_path, egress_allow=(origin.endpoint,), browser_stealth=stealth)
+        async with open_app(settings) as app:
+            response = await app.browsers(visit(origin.url()))
+    assert f"<h1>{str(not stealth).lower()}</h1>" in text(response)
 
 
 async def test_pauses_are_taken_by_the_injected_clock__SC_6(site: Site) -> None:

@@ -9,6 +9,7 @@ from forager.extract.document import Document, decoded
 from forager.extract.json_ld import loads_tolerantly
 from forager.extract.json_search import values_by_key
 from forager.extract.labels import labelled
+from forager.extract.products.parsers import base
 from forager.extract.structured_data import of_type, things
 from tests.support.shared_data import shared_data
 
@@ -144,3 +145,47 @@ def test_values_are_found_by_the_names_of_their_keys_outer_first() -> None:
         ("x.JobTitle", "inner"),
         ("x.y.job_title", "deeper"),
     ]
+
+
+DATA = (
+    '{"@type": "Product", "name": "Oak table", "offers": {"@type": "Offer", "price": "12.50", "priceCurrency": "EUR"}}'
+)
+SCRIPT = f'<script type="application/ld+json">{DATA}</script>'
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '<svg><title><!----></title></svg><iframe src="/map"></iframe>',
+        "<svg><title><!----></title></svg><textarea>words</textarea>",
+        "<svg><title><!----></svg><iframe>x</iframe><noframes>y</noframes><xmp>z</xmp>",
+        "<div>" * 3_000,
+        "<p " + " ".join(f"a{n}=1" for n in range(5_000)) + ">",
+    ],
+    ids=["frame", "field", "open title", "deep", "attributes"],
+)
+def test_json_ld_is_read_from_a_page_that_is_made_flat__PR_10(before: str) -> None:
+    page = f"<html><head><title>Shop</title></head><body>{before}{'<p>words</p>' * 3_000}{SCRIPT}<h1>Oak table</h1>"
+    document = Document(page, "https://shop.example/")
+    assert document.bounded != page
+    (product,) = of_type(things(document), "Product")
+    assert product.text("name") == "Oak table"
+    found = base.read(document)
+    assert (str(found.get("price")), found.get("currency")) == ("12.50", "EUR")
+
+
+def test_json_ld_in_a_comment_of_a_flat_page_is_not_read() -> None:
+    page = "<div>" * 3_000 + f"<!-- {SCRIPT} -->" + "<p>words</p>" * 3_000
+    document = Document(page, "https://shop.example/")
+    assert document.bounded != page
+    assert things(document) == ()
+
+
+def test_json_ld_beyond_the_largest_page_is_read__PR_10() -> None:
+    page = "<h1>Oak table</h1>" + "<p>words words</p>" * 400_000 + SCRIPT
+    assert [thing.text("name") for thing in of_type(things(Document(page)), "Product")] == ["Oak table"]
+
+
+def test_a_flat_page_keeps_the_text_behind_a_frame() -> None:
+    page = "<div>" * 3_000 + "<iframe src=x></iframe><textarea>x</textarea><p>seen</p>" + "<p>words</p>" * 3_000
+    assert "seen" in [line.text for line in Document(page).lines]

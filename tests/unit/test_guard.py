@@ -3,7 +3,9 @@
 import pytest
 
 from forager.core.errors import Refused, Rejected
-from forager.fetch.guard import EgressGuard
+from forager.fetch.addresses import is_public
+from forager.fetch.connect import NotCleared, clear
+from forager.fetch.guard import EgressGuard, literal
 
 ODD_SPELLINGS = [
     "2130706433", "0x7f000001", "0x7f.1", "127.1", "127.0.1", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "127.0.0.1.",
@@ -65,3 +67,38 @@ def test_an_allow_list_that_cannot_be_read_is_rejected_with_its_name(entry: str)
     with pytest.raises(Rejected, match="host:port") as caught:
         EgressGuard([entry])
     assert caught.value.fields[0].field == "FORAGER_EGRESS_ALLOW"
+
+
+ZONED = ["2606:4700:4700::1111%eth0", "2606:4700:4700::1111%1", "fe80::1%eth0", "::1%lo", "2606:4700:4700::1111%25eth0"]
+"""Addresses with a zone id. Without it, the first two are public: only the zone id speaks against them."""
+
+
+@pytest.mark.parametrize("address", ZONED)
+def test_an_address_with_a_zone_id_is_not_public__S1(address: str) -> None:
+    assert not is_public(address)
+    assert literal(address) is None
+
+
+@pytest.mark.parametrize("address", ZONED)
+@pytest.mark.parametrize("allow", [[], ["::/0"], ["fe80::/10"], ["[fe80::1]:443"]])
+def test_an_address_with_a_zone_id_is_never_dialled__S1(address: str, allow: list[str]) -> None:
+    guard = EgressGuard(allow)
+    assert not guard.permits(address, 443)
+    with pytest.raises(NotCleared):
+        clear(guard, address, 443)
+
+
+@pytest.mark.parametrize("address", ZONED)
+def test_a_url_with_a_zone_id_is_refused_for_it__S1(address: str) -> None:
+    with pytest.raises(Refused, match="zone ids are refused"):
+        EgressGuard(["::/0"]).check_url(f"http://[{address}]/")
+
+
+@pytest.mark.parametrize("address", ZONED)
+@pytest.mark.parametrize("allow", [[], ["::/0"], ["site.example:443"]])
+async def test_a_name_that_resolves_to_a_zone_id_is_refused__S1(address: str, allow: list[str]) -> None:
+    async def names(host: str, port: int) -> list[str]:
+        return ["2606:4700:4700::1111", address]
+
+    with pytest.raises(Refused, match="not a plain address"):
+        await EgressGuard(allow, resolver=names).resolve("site.example", 443)

@@ -7,6 +7,7 @@ ForagerError
 │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
 │   ├── TimedOut         no answer in time: what it cost is unknown
 │   ├── Unreachable      no connection: the name does not resolve, or nothing listens there
+│   │   └── NameUnknown  the name servers do not have the name: another attempt soon will not change that
 │   ├── ProxyFailed      the proxy, not the site: another one may work
 │   └── BrowserCrashed   the browser died under the page: it is replaced
 ├── Short                we are short of something ourselves: the task waits, no attempt is burned
@@ -143,6 +144,10 @@ class Unreachable(Transient):
     """No connection came about: the name does not resolve, or nothing listens there. Nothing was sent."""
 
     reason = Reason.UNREACHABLE
+
+
+class NameUnknown(Unreachable):
+    """The name servers answered that there is no such name."""
 
 
 class ProxyFailed(Transient):

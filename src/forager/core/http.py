@@ -89,6 +89,9 @@ class Request:
     keep: bool | Literal["bytes"] = False
     """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again.
     `bytes`: store the body and its type without its address, so that the same file of two addresses is stored once."""
+    enough: Callable[["Response"], Awaitable[bool]] | None = field(default=None, compare=False, repr=False)
+    """For `auto`: awaited with a page that shows nothing without scripts. If it returns True, because the data of the
+    page have all that is wanted, no browser visits the page."""
 
     # ── filled in by the lane, never by a step ──
     site: bool = False

@@ -163,6 +163,8 @@ class LaneFetch:
         plain = await self._answer(replace(request, render="http"), first_look=True)
         if plain.looks not in ("empty_shell", "challenge"):
             return plain
+        if plain.looks == "empty_shell" and request.enough is not None and await request.enough(plain):
+            return plain
         return await self._answer(replace(request, render="browser"))
 
     async def _answer(self, request: Request, *, first_look: bool = False) -> Response:
@@ -201,7 +203,8 @@ class LaneFetch:
             return request, 0
         url, hops = hop
         if hops > request.max_redirects:
-            raise Refused(f"{_host(request.url)}: it redirects more than {request.max_redirects} times.")
+            message = f"{_host(request.url)}: it redirects more than {request.max_redirects} times."
+            raise Refused(message, reason=Reason.TOO_MANY_REDIRECTS)
         return replace(request, url=url, max_redirects=request.max_redirects - hops), hops
 
     @staticmethod

@@ -1,7 +1,7 @@
 """An HTML page, decoded, bounded and parsed once, and the ways in which it is read. Pure."""
 
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,13 +11,15 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_to_unicode
 
 from forager.extract.beginning import Marks, beginning_of
-from forager.extract.html_limits import bounded
+from forager.extract.html_limits import bounded, end_of_tag
 from forager.extract.text import one_line
 
 MOST_LINES = 20_000
 MOST_SHOWN = 4_000
 MOST_TEXT = 400_000
 MOST_LINKS = 3_000
+MOST_MARKED = 200
+"""JSON-LD scripts of a page that was made flat, those in comments included."""
 FORM_SHARE = 0.6
 """A form that holds more of a page's text than this is the page itself: some frameworks put one around everything."""
 _HIDDEN = frozenset("script style noscript template svg head title iframe object select textarea datalist".split())
@@ -28,8 +30,23 @@ _INLINE = frozenset(
 _AREAS = frozenset("header footer nav aside main form".split())
 _NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
 _ENCODED_WHOLE = re.compile(r"https?%3a%2f%2f", re.IGNORECASE)
+_FILES = (
+    b"%PDF-",
+    b"\x89PNG\r\n",
+    b"\xff\xd8\xff",
+    b"GIF87a",
+    b"GIF89a",
+    b"PK\x03\x04",
+    b"\x1f\x8b",
+    b"RIFF",
+    b"\x7fELF",
+)
+_SAMPLE = 16 * 1024
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\f\r\x1b"))
+"""Bytes that text has next to none of. Some Asian encodings use the escape character."""
 _CENTS = re.compile(r"cent|deci|frac|\bsup\b|small", re.IGNORECASE)
-_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_UNSEEN = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNORECASE)
+_MAY_HIDE = re.compile(r"hidden|display\s*+:\s*+none", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,21 @@ def decoded(body: bytes, content_type: str | None = None) -> str:
         return body.decode("utf-8", "replace")
 
 
+def is_binary(body: bytes, content_type: str = "") -> bool:
+    """Return whether a body is a file or noise, not text in any encoding, whatever its content type says of it."""
+    if body.startswith(_FILES):
+        return True
+    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or "utf-16" in content_type.lower():
+        return False
+    sample = body[:_SAMPLE]
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    try:
+        getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return controls > len(sample) * 0.01
+    return controls > len(sample) * 0.1
+
+
 class Document:
     """A page to be asked. It holds no place in the network: `url` is only what relative links are relative to.
 
@@ -77,9 +109,46 @@ class Document:
         self._markup_first = markup_first
 
     @cached_property
+    def bounded(self) -> str:
+        """The page within its limits; the source itself if it is like other pages."""
+        return bounded(self.source)
+
+    @cached_property
     def tree(self) -> LexborHTMLParser:
         """The whole page."""
-        return LexborHTMLParser(bounded(self.source))
+        return LexborHTMLParser(self.bounded)
+
+    @cached_property
+    def visible(self) -> str:
+        """The page within its limits, without the elements that it hides."""
+        if not _MAY_HIDE.search(self.bounded):
+            return self.bounded
+        tree = LexborHTMLParser(self.bounded)
+        for node in list(_unseen_in(tree.body)):
+            node.decompose()
+        return tree.html or ""
+
+    def json_ld(self) -> Iterator[str]:
+        """Yield the text of each JSON-LD script. A page that was made flat is searched as it was written: its tree may
+        lack them."""
+        beginning = self.beginning
+        if "tree" not in vars(self) or beginning is not self.tree or self.bounded is self.source:
+            for node in beginning.tags("script"):
+                if "ld+json" in (node.attributes.get("type") or "").lower():
+                    yield node.text()
+            return
+        place, marked = self.lowered.find("<script"), 0
+        while place >= 0 and marked < MOST_MARKED:
+            start = end_of_tag(self.source, place)
+            end = self.lowered.find("</script", start)
+            if "ld+json" in self.lowered[place:start]:
+                marked += 1
+                if not self._is_comment(place):
+                    yield self.source[start : end if end >= 0 else None]
+            place = self.lowered.find("<script", end) if end >= 0 else -1
+
+    def _is_comment(self, place: int) -> bool:
+        return self.source.rfind("<!--", 0, place) > self.source.rfind("-->", 0, place)
 
     @cached_property
     def lowered(self) -> str:
@@ -305,6 +374,20 @@ def _is_cents(node: LexborNode, name: str) -> bool:
         return False
     digits = node.text()
     return len(digits) == 2 and digits.isdigit()
+
+
+def _unseen_in(body: LexborNode | None) -> Iterator[LexborNode]:
+    """Yield the outermost hidden elements below `body`, without recursion."""
+    stack = [body.child] if body is not None else []
+    while stack:
+        node = stack.pop()
+        if node is None:
+            continue
+        stack.append(node.next)
+        if node.is_element_node and _is_unseen(node):
+            yield node
+        else:
+            stack.append(node.child)
 
 
 def _is_unseen(node: LexborNode) -> bool:

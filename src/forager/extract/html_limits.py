@@ -126,7 +126,9 @@ def _flat(html: str) -> str:
 
 def _flattened(token: re.Match[str]) -> str:
     if token[4] is None:
-        return token[0] if token[1] and _attributes_are_few(token[0].partition(">")[0]) else ""
+        # Of the others the end tag is dropped below: the rest of the page would become their text.
+        is_kept = token[1] and token[1].lower() in _KEPT
+        return token[0] if is_kept and _attributes_are_few(token[0].partition(">")[0]) else ""
     name = token[4].lower()
     if name in _KEPT and _attributes_are_few(token[0]):
         return token[0]

@@ -10,8 +10,11 @@ LONGEST = 2_000_000
 _WRAPPERS = re.compile(
     r"^\s*(?:<!--|//\s*<!\[CDATA\[|/\*\s*<!\[CDATA\[\s*\*/|<!\[CDATA\[)|(?:-->|//\s*\]\]>|/\*\s*\]\]>\s*\*/|\]\]>)\s*$"
 )
-# Strings first, so that nothing inside of one is taken for a comment or a comma.
-_OUTSIDE_STRINGS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+|,(?=\s*+[}\]])", re.DOTALL)
+# Strings first, so that nothing inside of one is taken for a comment or a comma. A string or comment that never ends
+# takes all that follows: if it failed instead, the search would begin again at every quote, in quadratic time.
+_OUTSIDE_STRINGS = re.compile(
+    r"\"(?:[^\"\\]++|\\.)*+\"?+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+|//[^\n]*+|,(?=\s*+[}\]])", re.DOTALL
+)
 _BAD_ESCAPE = re.compile(r"\\(?![\"\\/bfnrtu])")
 _SHORT_UNICODE = re.compile(r"\\u(?![0-9a-fA-F]{4})")
 _DECODER = json.JSONDecoder(strict=False)

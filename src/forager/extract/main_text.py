@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, Literal
 
 from forager.extract.document import Document, Line
-from forager.extract.html_limits import bounded
 
 Form = Literal["markdown", "text"]
 
@@ -33,12 +32,11 @@ def main_text(document: Document, form: Form) -> tuple[str, str] | None:
 
 def _by_trafilatura(document: Document, form: Form) -> str | None:
     library = _trafilatura()
-    source = bounded(document.source)  # lxml, which reads it there, has no limit of depth
-    if library is None or source.count("<") > _MOST_TAGS:
+    if library is None or document.bounded.count("<") > _MOST_TAGS:
         return None
     try:
         text = library.extract(
-            source,
+            document.visible,  # lxml, which reads it there, has no limit of depth, and no rule for hidden elements
             url=document.url or None,
             output_format="markdown" if form == "markdown" else "txt",
             include_links=form == "markdown",

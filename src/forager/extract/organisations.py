@@ -7,6 +7,8 @@ from forager.extract.countries import country_code, country_of_state
 from forager.extract.document import Document, Line
 
 LONGEST = 80
+MOST_FORMS = 3
+"""Legal forms behind one another, as in `Meyer GmbH & Co. KG`: a text may be made of endlessly many."""
 _LEGAL = (
     r"inc|incorporated|llc|l\.l\.c|ltd|limited|plc|corp|corporation|co|company|gmbh|ag|kg|ug|e\.v|se|s\.?a|s\.?a\.?s|"
     r"s\.?a\.?r\.?l|s\.?r\.?l|s\.?p\.?a|s\.?l|s\.?l\.?u|lda|ltda|a/s|aps|a\.s|as|oy|oyj|ab|b\.?v|n\.?v|pty\.? ltd|"
@@ -76,8 +78,10 @@ def copyright_owners(document: Document) -> Iterator[str]:
 def legal_names(lines: Iterable[Line]) -> Iterator[str]:
     """Lines that are nothing but a name with a legal form: `Fincar Pty Ltd`."""
     for line in lines:
-        name = None if _COPYRIGHT.search(line.text) else tidy(line.text)
-        if name and len(line.text) <= LONGEST and _SURE_LEGAL.search(line.text.strip(" .,")) and len(name.split()) <= 8:
+        if len(line.text) > LONGEST or _COPYRIGHT.search(line.text):
+            continue
+        name = tidy(line.text)
+        if name and _SURE_LEGAL.search(line.text.strip(" .,")) and len(name.split()) <= 8:
             yield name
 
 
@@ -107,7 +111,6 @@ def _without_place(name: str) -> str:
 
 def bare(name: str) -> str:
     """For comparing: no legal form, no case, no signs."""
-    previous = None
-    while name != previous:
-        previous, name = name, LEGAL_FORM.sub("", name.strip(" .,"))
+    for _ in range(MOST_FORMS):
+        name = LEGAL_FORM.sub("", name.strip(" .,"))
     return re.sub(r"[\W_]+", "", name.casefold())

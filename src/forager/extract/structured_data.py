@@ -1,6 +1,7 @@
 """What a page says of itself in structured data: JSON-LD first, then microdata, then RDFa, in one shape. Pure."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
@@ -91,10 +92,8 @@ def types_of(data: dict[str, Any]) -> frozenset[str]:
 
 
 def _json_ld(document: Document) -> Iterator[Any]:
-    scripts = document.beginning.tags("script")
-    marked = [node for node in scripts if "ld+json" in (node.attributes.get("type") or "").lower()]
-    for node in marked[:MOST_SCRIPTS]:
-        value = loads_tolerantly(node.text())
+    for text in islice(document.json_ld(), MOST_SCRIPTS):
+        value = loads_tolerantly(text)
         if value is not None:
             yield value
 

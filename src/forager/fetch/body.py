@@ -1,22 +1,21 @@
-"""A response body that is being received, stored in blocks.
+"""A response body that is being received.
 
-One long buffer would have to be copied when it cannot grow in place, and would need twice the memory for that moment,
-which a decompression bomb could exploit. Tiny pieces are merged, because each object costs far more than its bytes.
+A bytearray or a list of parts would hold a body twice for a moment, when its bytes are put together: a decompression
+bomb could exploit that. `BytesIO` grows by remapping pages and gives its buffer away without a copy, and it merges tiny
+pieces, of which each as an object of its own would cost far more than its bytes.
 """
 
-BLOCK = 256 * 1024
+from io import BytesIO
 
 
 class Body:
     def __init__(self) -> None:
         self.size = 0
-        self._blocks: list[bytearray] = [bytearray()]
+        self._buffer = BytesIO()
 
     def add(self, piece: bytes) -> None:
         self.size += len(piece)
-        if len(self._blocks[-1]) >= BLOCK:
-            self._blocks.append(bytearray())
-        self._blocks[-1] += piece
+        self._buffer.write(piece)
 
     def whole(self) -> bytes:
-        return b"".join(self._blocks)
+        return self._buffer.getvalue()

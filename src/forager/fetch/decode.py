@@ -11,7 +11,7 @@ import brotli
 import zstandard
 
 from forager.core.errors import Permanent, Refused, Transient
-from forager.core.reasons import ErrorType
+from forager.core.reasons import ErrorType, Reason
 
 PIECE = 256 * 1024
 MAX_CHAIN = 2
@@ -64,14 +64,15 @@ class Stage:
 
     def finish(self) -> None:
         if self._started and not self._coding.ended:
-            raise Transient(f"the answer broke off inside its {self.name} coding.", maybe_done=True)
+            message = f"the answer broke off inside its {self.name} coding."
+            raise Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         try:
             yield from self._coding.unpack(data)
         except (zlib.error, brotli.error, zstandard.ZstdError, MemoryError):
             message = f"the answer says it is {self.name}-coded, but cannot be unpacked as such."
-            raise Permanent(message, error_type=ErrorType.PARSE) from None
+            raise Permanent(message, reason=Reason.BROKEN_ANSWER, error_type=ErrorType.PARSE) from None
 
     def _next_member(self, data: bytes) -> bool:
         """Start the next member. Anything else is padding and ignored, as gzip does."""
@@ -79,7 +80,8 @@ class Stage:
             return False
         self._members += 1
         if self._members > MAX_MEMBERS:
-            raise Refused(f"the answer has more than {MAX_MEMBERS} compressed members, and was stopped.")
+            message = f"the answer has more than {MAX_MEMBERS} compressed members, and was stopped."
+            raise Refused(message, reason=Reason.TOO_LARGE)
         self._coding = self._make()
         return True
 
@@ -173,14 +175,12 @@ def stages(content_encoding: str, cap: int) -> list[Stage]:
     """Return the codings of an answer in decoding order: the last one applied comes first."""
     names = [name for part in content_encoding.lower().split(",") if (name := part.strip()) not in PLAIN]
     if len(names) > MAX_CHAIN:
-        raise Permanent(
-            f"the answer is packed {len(names)} times over; {MAX_CHAIN} are accepted.", error_type=ErrorType.PARSE
-        )
+        message = f"the answer is packed {len(names)} times over; {MAX_CHAIN} are accepted."
+        raise Permanent(message, reason=Reason.BROKEN_ANSWER, error_type=ErrorType.PARSE)
     for name in names:
         if name not in CODINGS:
-            raise Permanent(
-                f"the answer has a coding that was not asked for ({name[:40]!r}).", error_type=ErrorType.PARSE
-            )
+            message = f"the answer has a coding that was not asked for ({name[:40]!r})."
+            raise Permanent(message, reason=Reason.BROKEN_ANSWER, error_type=ErrorType.PARSE)
     return [Stage(*CODINGS[name], cap) for name in reversed(names)]
 
 
@@ -199,7 +199,8 @@ def through(chain: list[Stage], data: bytes) -> Iterator[bytes]:
 
 
 def too_big(cap: int) -> Refused:
-    return Refused(f"the answer is larger than its cap of {cap:,} bytes, and was stopped there.")
+    message = f"the answer is larger than its cap of {cap:,} bytes, and was stopped there."
+    return Refused(message, reason=Reason.TOO_LARGE)
 
 
 def _deflate_bits(head: bytes) -> int:

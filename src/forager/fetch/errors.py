@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
 from forager.core.errors import ForagerError, Permanent, Refused, TimedOut, Transient, Unreachable
-from forager.core.reasons import ErrorType
+from forager.core.reasons import ErrorType, Reason
 from forager.fetch.connect import NotCleared
 
 FOREIGN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError, TypeError, RuntimeError)
@@ -49,27 +49,28 @@ def translated(error: Exception) -> ForagerError:
     """Return our error for a library's exception. Once connected, the call may have been executed, and charged."""
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return Transient("no connection in time; nothing was sent.")
+            return Transient("no connection in time; nothing was sent.", reason=Reason.UNREACHABLE)
         case TimeoutError():
             return TimedOut("no complete answer in time.")
         case aiohttp.ClientConnectorCertificateError():
             message = f"its certificate is not trusted ({_reason(error.certificate_error)})."
-            return Permanent(message, error_type=ErrorType.NETWORK)
+            return Permanent(message, reason=Reason.CERTIFICATE, error_type=ErrorType.NETWORK)
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotCleared):
             return Refused(f"{error.os_error}.")
         case aiohttp.ClientConnectorError():
             return Unreachable(f"no connection ({_reason(error.os_error)}).")
         case aiohttp.ClientResponseError() if _caused_by(error, LineTooLong):
-            return Refused("a line of its headers is too long, and was stopped.")
+            return Refused("a line of its headers is too long, and was stopped.", reason=Reason.TOO_LARGE)
         case aiohttp.ClientResponseError():
-            return Transient("the answer is not valid HTTP.", maybe_done=True)
+            return Transient("the answer is not valid HTTP.", maybe_done=True, reason=Reason.BROKEN_ANSWER)
         case aiohttp.ClientPayloadError() | asyncio.IncompleteReadError():
-            return Transient("the answer broke off.", maybe_done=True)
+            return Transient("the answer broke off.", maybe_done=True, reason=Reason.BROKEN_ANSWER)
         case aiohttp.InvalidURL() | ValueError() | TypeError():
             message = "the request cannot be written as HTTP (its URL or a header is malformed)."
             return Permanent(message, error_type=ErrorType.VALIDATION)
         case _:
-            return Transient(f"the connection was lost ({_reason(error)}).", maybe_done=True)
+            message = f"the connection was lost ({_reason(error)})."
+            return Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
 
 
 def shown(url: str | URL) -> str:

@@ -3,7 +3,7 @@ in a row always differ.
 
 Only browsers of the Chromium family are claimed, in versions near the engine's own: a page could detect any other claim
 by the engine's features. Every entry is a released build with its release date; a test fails if one is more than a year
-older than the list. Nothing here hides that a browser is automated.
+older than the list.
 """
 
 from collections.abc import Mapping

@@ -5,19 +5,21 @@ dialled; and it fails closed: what it cannot parse, it refuses.
 """
 
 import re
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from yarl import URL
 
-from forager.core.errors import FieldError, Refused, Rejected, Unreachable
+from forager.core.errors import FieldError, NameUnknown, Refused, Rejected, Unreachable
 from forager.fetch.addresses import is_public
 from forager.fetch.dns import SystemNames
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
+_NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
@@ -81,8 +83,9 @@ class EgressGuard:
         try:
             addresses = await self._lookup(host, port)
         except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise Unreachable(f"the name {host} does not resolve ({why}).") from None
+            message = f"the name {host} does not resolve ({error.strerror or type(error).__name__})."
+            is_unknown = isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_NAME
+            raise (NameUnknown if is_unknown else Unreachable)(message) from None
         except (ValueError, UnicodeError):
             raise Refused(f"the name {host} cannot be looked up. Correct the URL.") from None
         if not addresses:
@@ -95,6 +98,8 @@ class EgressGuard:
             parsed = ip_address(address)
         except ValueError:
             return False
+        if isinstance(parsed, IPv6Address) and parsed.scope_id is not None:
+            return False  # a zone id selects an interface of this machine; networks are compared without it
         if (parsed, port) in self._endpoints or any(parsed in network for network in self._networks):
             return True
         return port not in NOT_FOR_HTTP and is_public(parsed)

@@ -19,6 +19,7 @@ from forager.core.clock import Clock
 from forager.core.errors import Permanent, ProxyFailed, Refused, Transient, Unconfigured
 from forager.core.http import Request, Response, SecretRef, SignRef
 from forager.core.proxies import ProxyEndpoint
+from forager.core.reasons import Reason
 from forager.core.timing import standing_still
 from forager.fetch.body import Body
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
@@ -159,7 +160,8 @@ class HttpFetcher:
             if request.on_hop:
                 with watch.stopped(), standing_still(limit):  # waiting for a lane does not count towards the time-out
                     await request.on_hop(str(hop.url))
-        raise Refused(f"it redirects more than {request.max_redirects} times.")
+        message = f"it redirects more than {request.max_redirects} times."
+        raise Refused(message, reason=Reason.TOO_MANY_REDIRECTS)
 
     def _admit(self, url: URL) -> None:
         """Check a redirect's target with the guard, like any request."""
@@ -229,7 +231,8 @@ async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:
     """Return the decoded body. Both the received and the decoded size are capped."""
     try:
         if answer.status == 101:
-            raise Transient("the server switched to another protocol without being asked.", maybe_done=True)
+            message = "the server switched to another protocol without being asked."
+            raise Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
         encoding = answer.headers.get("Content-Encoding")
         return await (_unpacked(answer, encoding, cap) if encoding else _plain(answer, cap))
     except BaseException:
@@ -244,13 +247,23 @@ async def _plain(answer: aiohttp.ClientResponse, cap: int) -> bytes:
     first = await content.readany()
     if content.at_eof() and len(first) <= cap:
         return first
-    body = Body()
+    body, breath = Body(), monotonic()
     body.add(first)
     while body.size <= cap:
         if not (chunk := await content.readany()):
             return body.whole()
         body.add(chunk)
+        # What has arrived in tiny chunks is decoded inside of `readany`, which does not wait while there is more.
+        breath = await _breathe(breath)
     raise too_big(cap)
+
+
+async def _breathe(since: float) -> float:
+    """Let other tasks run if this one has computed for long. Returns since when it has."""
+    if monotonic() - since <= BREATH:
+        return since
+    await asyncio.sleep(0)
+    return monotonic()
 
 
 async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> bytes:
@@ -265,9 +278,8 @@ async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> 
             raise too_big(cap)
         for piece in through(chain, chunk):
             body.add(piece)
-            if monotonic() - breath > BREATH:
-                await asyncio.sleep(0)
-                breath = monotonic()
+            breath = await _breathe(breath)
+        breath = await _breathe(breath)
     for stage in chain:
         stage.finish()
     return body.whole()

@@ -218,6 +218,9 @@ class Settings(BaseSettings):
     browser_memory_mb: int = _browser(
         500, "Memory past which a browser is replaced; past twice as much, ended.", ge=100, le=1_000_000
     )
+    browser_stealth: bool = _browser(
+        True, "Hide from pages that a program drives the browser: `navigator.webdriver` is false."
+    )
     navigation_timeout_ms: int = _browser(
         30_000, "How long a page may take to load.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
     )

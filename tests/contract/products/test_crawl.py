@@ -50,6 +50,20 @@ async def test_a_sitemap_index_of_gzip_files_is_found_in_robots_txt__PR_1(shop_o
     assert sorted(map(int, shop.asked())) == list(range(1, 26))  # each page was asked for once
 
 
+async def test_sitemaps_are_read_only_while_the_job_may_fetch_pages__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=300, sitemap_urls=1, categories=2)
+    job = await shop.crawl(sitemap=shop.site.url("/"), max_pages=10)
+    assert (job["state"], job["spent"], len(shop.asked())) == ("completed", 10, 10)
+    assert shop.site.log.total <= 40  # of 300 sitemaps about one for each page, the index and robots.txt
+
+
+async def test_one_long_sitemap_gives_as_many_pages_as_the_job_may_fetch__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=60, sitemap_urls=1_000, categories=2)
+    job = await shop.crawl(sitemap=shop.site.url("/sitemap.xml"), max_pages=25)
+    assert (job["state"], job["spent"], len(shop.asked())) == ("completed", 25, 25)
+    assert job["total"] <= 35  # the sitemap, its pages, and what is left of it
+
+
 async def test_a_category_is_followed_through_its_pages_within_the_budget__PR_1(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=30, categories=3, per_page=4, tracking_share=1.0)
     job = await shop.crawl(urls=[shop.site.url("/")], follow=True, depth=5)

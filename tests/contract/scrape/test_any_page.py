@@ -62,6 +62,30 @@ async def test_a_picture_is_made_by_a_browser(chromium: Path, tmp_path: Path) ->
     assert "speichert" in result["text"]
 
 
+HIDDEN = b"""<!doctype html><html><head><title>Moor</title></head><body><main><h1>Moor</h1>
+<p>Ein Moor speichert Wasser, und es braucht Jahrhunderte, bis es gewachsen ist.</p>
+<p hidden>Geheim eins, das niemand liest, der die Seite betrachtet.</p>
+<div aria-hidden="true"><p>Geheim zwei, das niemand liest, der die Seite betrachtet.</p></div>
+<p style="color: red; display : none">Geheim drei, das niemand liest, der die Seite betrachtet.</p>
+<div style="visibility:hidden"><p hidden>Geheim vier.</p><p>Geheim vier, das niemand liest.</p></div>
+<p>Torf entsteht aus Pflanzen, die unter Wasser nicht verrotten.</p></main></body></html>"""
+
+
+@pytest.mark.parametrize("rendered", [False, pytest.param(True, marks=pytest.mark.timeout(120))])
+async def test_hidden_text_is_in_neither_markdown_nor_text(chromium: Path, tmp_path: Path, rendered: bool) -> None:
+    pool: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
+    async with open_service(tmp_path, chromium=chromium, **pool) as service, service.app.engine():
+        service.site.answers["/moor"] = Answer(200, HIDDEN)
+        how = "browser" if rendered else "http"
+        answer = await service.sync("/moor", target_type="page", formats=["markdown", "text", "html"], render=how)
+    result = answer.json()["data"]["result"]
+    for name in ("markdown", "text"):
+        assert "speichert Wasser" in result[name]
+        assert "Torf entsteht" in result[name]
+        assert "Geheim" not in result[name]
+    assert "Geheim eins" in result["html"]
+
+
 async def test_an_address_of_a_site_on_plain_http_keeps_its_scheme(simple: Service) -> None:
     async with simple.app.engine():
         answer = await simple.sync("/jobs/jsonld/1", requested_fields=["posting_url"])

@@ -40,6 +40,49 @@ async def test_auto_takes_a_browser_only_where_the_page_needs_one__SC_3(browsing
     assert (health["total"], health["pages_processed"]) == (1, 1)
 
 
+SHELL = """<!doctype html><html><head><title>Firm</title>
+<script type="application/ld+json">{"@context": "https://schema.org", "@type": "Organization", "name": "Brass & Bell",
+"email": "office@brass.example"}</script></head>
+<body><div id="root"></div><script src="/app.js"></script></body></html>"""
+
+
+async def test_auto_starts_no_browser_for_a_page_whose_data_has_every_field__SC_3(browsing: Service) -> None:
+    browsing.site.answers["/firm"] = Answer(200, SHELL.encode())
+    wanted = ["company_name", "contact_email"]
+    answer = await browsing.sync("/firm", target_type="company_website", render="auto", requested_fields=wanted)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["data"]["result"] == {"company_name": "Brass & Bell", "contact_email": "office@brass.example"}
+    assert answer.json()["meta"]["rendered"] is False
+    assert browsing.app.browsers.stats().pages_processed == 0
+    more = await browsing.sync(
+        "/firm", target_type="company_website", render="auto", requested_fields=[*wanted, "industry"]
+    )
+    assert more.json()["meta"]["rendered"] is True  # scripts may show what is missing
+
+
+GROWING = """<!doctype html><html><head><title>Endless</title></head><body><div id="list"></div><script>
+let count = 0;
+function more() { for (let n = 0; n < 40; n++) { const p = document.createElement("p");
+  p.textContent = `Part ${count} is a paragraph with several words, number ${n}.`;
+  document.getElementById("list").append(p); }
+  count++; }
+more();
+addEventListener("scroll", () => {
+  if (count < 50 && innerHeight + scrollY >= document.body.scrollHeight - 200) more(); });
+</script></body></html>"""
+
+
+async def test_any_page_is_scrolled_five_times_while_it_grows__SC_10(browsing: Service) -> None:
+    browsing.site.answers["/endless"] = Answer(200, GROWING.encode())
+    answer = await browsing.sync(
+        "/endless", target_type="page", render="browser", formats=["html"], timeout_seconds=120
+    )
+    assert answer.status_code == 200, answer.text
+    html = answer.json()["data"]["result"]["html"]
+    assert "Part 5 is a paragraph" in html
+    assert "Part 9 is a paragraph" not in html
+
+
 async def test_profiles_and_companies_that_scripts_fill_are_read_too__SC_10(browsing: Service) -> None:
     profile = await browsing.sync("/profiles/script/2", target_type="linkedin_profile", render="auto")
     assert profile.json()["data"]["result"]["name"] == person(2)["name"]

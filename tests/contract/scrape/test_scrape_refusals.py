@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,71 @@ async def test_what_is_no_page_is_refused__SC_10(simple: Service) -> None:
     simple.site.answers["/file.pdf"] = Answer(200, b"%PDF-1.7", b"application/pdf")
     answer = await simple.sync("/file.pdf")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page")
+
+
+@pytest.mark.parametrize("kind", [b"text/html", b"text/html; charset=utf-8", b"text/plain"])
+@pytest.mark.parametrize("name", ["noise", "picture", "archive", "zeros"])
+async def test_binary_data_sent_as_text_is_refused__SC_10(simple: Service, name: str, kind: bytes) -> None:
+    noise = random.Random(1).randbytes(20_000)
+    body = {
+        "noise": noise,
+        "picture": b"\x89PNG\r\n\x1a\n" + noise,
+        "archive": b"PK\x03\x04" + noise,
+        "zeros": bytes(999),
+    }
+    simple.site.answers["/bytes"] = Answer(200, body[name], kind)
+    answer = await simple.sync("/bytes", target_type="page", render="http")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page"), answer.text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252", "cp1251", "shift_jis", "gb18030", "koi8-r"])
+async def test_text_in_any_encoding_is_no_binary_data__SC_10(simple: Service, encoding: str) -> None:
+    words = {"cp1251": "Дом у моря", "koi8-r": "Дом у моря", "shift_jis": "海辺の家", "gb18030": "海边的房子"}
+    text = words.get(encoding, "Das Moor speichert für Jahrhunderte Wässer.")
+    html = (
+        f"<html><head><meta charset={encoding}><title>T</title></head><body><h1>T</h1><p>{text * 30}</p></body></html>"
+    )
+    simple.site.answers["/text"] = Answer(200, html.encode(encoding), f"text/html; charset={encoding}".encode())
+    answer = await simple.sync("/text", target_type="page", render="http", formats=["text"])
+    assert answer.status_code == 200, answer.text
+    assert text in answer.json()["data"]["result"]["text"]
+
+
+async def test_a_server_error_has_a_reason_and_a_code__SC_2(simple: Service) -> None:
+    simple.site.answers["/broken"] = Answer(500, b"<h1>Sorry</h1>", b"text/html")
+    answer = await simple.sync("/broken", target_type="page", render="http")
+    assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "server_error")
+    assert answer.json()["meta"]["reason"] == "server_error"
+
+
+async def test_a_page_over_the_limit_is_too_large__SC_2(simple: Service) -> None:
+    simple.site.answers["/vast"] = Answer(200, b"<p>" + b"word " * 2_200_000, b"text/html")
+    answer = await simple.sync("/vast", target_type="page", render="http")
+    assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "too_large")
+    assert answer.json()["meta"]["reason"] == "too_large"
+    assert "10,485,760 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://[fd00::1]/", "http://127.0.0.1:1/"])
+async def test_an_address_that_is_not_public_is_refused_with_its_reason__S1(simple: Service, url: str) -> None:
+    body = {"target_url": url, "target_type": "page", "workspace_id": "acme", "render": "http"}
+    answer = await simple.client.post(f"{API}/sync", json=body)
+    assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "egress_refused"), answer.text
+    assert answer.json()["meta"]["reason"] == "egress_refused"
+
+
+async def test_a_name_that_does_not_exist_fails_without_a_retry__SC_2(simple: Service) -> None:
+    body = {
+        "target_url": "http://no-such-name.invalid/",
+        "target_type": "page",
+        "workspace_id": "acme",
+        "render": "http",
+    }
+    answer = await simple.client.post(f"{API}/sync", json=body)
+    assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "unreachable"), answer.text
+    assert "Check the URL" in answer.json()["error"]
+    attempts = await simple.client.get(f"/api/v1/tasks/{answer.json()['meta']['task_id']}")
+    assert attempts.json()["data"]["attempts"] == 1
 
 
 async def test_what_robots_txt_does_not_allow_is_403_with_that_reason__SC_7(simple: Service) -> None:

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 
 from forager.core.errors import Refused, Transient
 from forager.core.http import Response
+from forager.core.reasons import Reason
 from forager.fetch.browser.failures import quietly
 from forager.fetch.browser.intercept import Answer
 
@@ -44,13 +45,14 @@ async def read_html(page: "Page", session: "CDPSession", frame: str, most: int) 
             await quietly(page.wait_for_load_state("domcontentloaded", timeout=GOING_ELSEWHERE * 1000))
     body = html.encode(errors="replace") if isinstance(html, str) else None
     if body is None or len(body) > most:
-        raise Refused(f"the page is larger than its cap of {most:,} bytes.")
+        raise Refused(f"the page is larger than its cap of {most:,} bytes.", reason=Reason.TOO_LARGE)
     return body
 
 
 def response_of(url: str, answer: Answer | None, body: bytes, console: Sequence[str], at: "datetime") -> Response:
     if answer is None:
-        raise Transient("the browser shows a page that no answer belongs to.", maybe_done=True)
+        message = "the browser shows a page that no answer belongs to."
+        raise Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
     headers = CIMultiDict((name, value) for name, value in answer.headers if name.lower() not in NOT_OF_THE_PAGE)
     headers["Content-Type"] = "text/html; charset=utf-8"
     return Response(

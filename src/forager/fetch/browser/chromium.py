@@ -39,6 +39,7 @@ FLAGS = (
     "--no-pings",
     "--no-first-run",
 )
+STEALTH = "--disable-blink-features=AutomationControlled"  # `navigator.webdriver` is false, as in a person's browser
 
 
 class ChromiumBrowser:
@@ -76,19 +77,21 @@ class ChromiumBrowser:
 
 
 class ChromiumLauncher:
-    """`pids` is the folder in which running browsers are recorded. Other `flags`, and `extra` ones, are for tests."""
+    """`pids` is the folder in which running browsers are recorded. `stealth`: pages cannot see by `navigator.webdriver`
+    that a program drives the browser. Other `flags`, and `extra` ones, are for tests."""
 
     def __init__(
         self,
         executable: str | Path | None = None,
         *,
         pids: Path | None = None,
+        stealth: bool = True,
         flags: Sequence[str] = FLAGS,
         extra: Sequence[str] = (),
     ) -> None:
         self._chosen = executable
         self._pids = pids
-        self._flags = (*flags, *extra)
+        self._flags = (*flags, *extra, *([STEALTH] if stealth else []))
         self._driver: Playwright | None = None
         self._starting = asyncio.Lock()
         self._living = 0

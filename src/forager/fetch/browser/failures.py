@@ -13,9 +13,11 @@ import re
 from collections.abc import Awaitable
 
 from forager.core.errors import BrowserCrashed, ForagerError, Permanent, Refused, Transient
-from forager.core.reasons import ErrorType
+from forager.core.reasons import ErrorType, Reason
 
 _NET = re.compile(r"net::ERR_([A-Z0-9_]+)")
+_ANSWERED = ("EMPTY", "INVALID_", "CONTENT_", "INCOMPLETE_", "RESPONSE_", "HTTP2_", "QUIC_")
+NOT_A_PAGE = "not_a_page"
 _DEAD = ("Target page, context or browser has been closed", "Target closed", "Connection closed", "Browser closed")
 
 PERMANENT = {
@@ -39,10 +41,12 @@ def translated(error: Exception) -> ForagerError:
     if "Page crashed" in text:
         return page_crashed()
     if "Download is starting" in text:
-        return Permanent("it is a download, not a page; fetch it by plain HTTP.", error_type=ErrorType.PARSE)
+        message = "it is a download, not a page; fetch it by plain HTTP."
+        return Permanent(message, reason=NOT_A_PAGE, error_type=ErrorType.PARSE)
     if "invalid URL" in text or "Cannot navigate" in text:
         return Permanent("it is not a URL that a browser can open.", error_type=ErrorType.VALIDATION)
-    return Transient(f"the visit failed ({type(error).__name__}).", maybe_done=True)
+    message = f"the visit failed ({type(error).__name__})."
+    return Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
 
 
 def page_crashed() -> BrowserCrashed:
@@ -52,12 +56,15 @@ def page_crashed() -> BrowserCrashed:
 def _net(code: str) -> ForagerError:
     words = code.replace("_", " ").lower()
     if code == "TOO_MANY_REDIRECTS":
-        return Refused("it redirects without end.")
+        return Refused("it redirects without end.", reason=Reason.TOO_MANY_REDIRECTS)
     if code.startswith(("CERT_", "SSL_", "BAD_SSL", "ECH_")):
-        return Permanent(f"its certificate or encryption is not trusted ({words}).", error_type=ErrorType.NETWORK)
+        message = f"its certificate or encryption is not trusted ({words})."
+        return Permanent(message, reason=Reason.CERTIFICATE, error_type=ErrorType.NETWORK)
     if code in PERMANENT:
-        return Permanent(f"{PERMANENT[code]}.", error_type=ErrorType.VALIDATION)
-    return Transient(f"the page could not be loaded ({words}).", maybe_done=code.startswith("EMPTY"))
+        reason = NOT_A_PAGE if code == "ABORTED" else Reason.EGRESS_REFUSED
+        return Permanent(f"{PERMANENT[code]}.", reason=reason, error_type=ErrorType.VALIDATION)
+    reason = Reason.BROKEN_ANSWER if code.startswith(_ANSWERED) else Reason.UNREACHABLE
+    return Transient(f"the page could not be loaded ({words}).", maybe_done=code.startswith("EMPTY"), reason=reason)
 
 
 async def quietly(work: Awaitable[object]) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 from yarl import URL
 
-from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient
+from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient, Unreachable
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
 from forager.fetch.browser.framing import Head, Malformed
@@ -190,10 +190,10 @@ class Passage:
                     await asyncio.get_running_loop().create_connection(lambda: outlet, sock=sock)
             self._failures.pop((target.host, target.port), None)
         except TimeoutError:
-            raise Transient(f"{target.host} gave no connection in time.") from None
+            raise Unreachable(f"{target.host} gave no connection in time.") from None
         except (OSError, RuntimeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise Transient(f"{target.host} gave no connection ({reason}).") from None
+            raise Unreachable(f"{target.host} gave no connection ({reason}).") from None
 
     async def _through(self, proxy: ProxyEndpoint, target: Target, addresses: list[str], outlet: Outlet) -> None:
         if self._forwards(target):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Refused
 from forager.core.http import Request
+from forager.core.reasons import Reason
 from forager.fetch.browser.gate import USERNAME, Passage
 from forager.fetch.errors import shown
 from forager.fetch.guard import EgressGuard
@@ -129,9 +130,11 @@ class Intercept:
         self._navigations += 1
         self._redirects = self._redirects + 1 if "redirectedRequestId" in event else 0
         if self._redirects > self._request.max_redirects:
-            raise Refused(f"it redirects more than {self._request.max_redirects} times.")
+            message = f"it redirects more than {self._request.max_redirects} times."
+            raise Refused(message, reason=Reason.TOO_MANY_REDIRECTS)
         if self._navigations > MOST_NAVIGATIONS:
-            raise Refused(f"it went on by itself more than {MOST_NAVIGATIONS} times.")
+            message = f"it went on by itself more than {MOST_NAVIGATIONS} times."
+            raise Refused(message, reason=Reason.TOO_MANY_REDIRECTS)
         if self._navigations == 1:
             return
         try:

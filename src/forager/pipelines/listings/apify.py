@@ -158,6 +158,7 @@ def _checked(response: Response) -> Response:
     if status >= 500:
         raise Transient(
             f"Apify failed ({status}: {message}).",
+            reason=Reason.SERVER_ERROR,
             error_type=ErrorType.HTTP,
             retry=SERVER,
             facts=facts,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Halt, Outcome
-from forager.core.reasons import ErrorType
+from forager.core.reasons import ErrorType, Reason
 from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records
 from forager.pipelines.places.query import EARLY_EXIT, Query
 
@@ -70,7 +70,8 @@ def _refused(response: Response) -> Halt:
             facts=facts(response),
         )
     if status >= 500:
-        raise Transient(f"Serper failed ({status}: {message}).", facts=facts(response), error_type=ErrorType.HTTP)
+        message, reason = f"Serper failed ({status}: {message}).", Reason.SERVER_ERROR
+        raise Transient(message, facts=facts(response), reason=reason, error_type=ErrorType.HTTP)
     raise Permanent(
         f"Serper refused the query ({status}: {message}).",
         evidence=response.evidence(),

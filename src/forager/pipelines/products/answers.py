@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from forager.core.errors import Permanent, Transient
 from forager.core.http import Response
 from forager.core.reasons import ErrorType, Reason
+from forager.extract.document import is_binary
 
 BLOCKED, NOT_FOUND, REFUSED, NOT_A_PAGE = Reason.BLOCKED.value, "not_found", "refused", "not_a_page"
 SOFT_NOT_FOUND = "soft_not_found"
@@ -17,7 +18,8 @@ def refuse_unless_answered(response: Response) -> None:
     """Raise unless the answer is a success: `Transient` if it may pass, `Permanent` with the page if it will not."""
     status, where = response.status, place_of(response)
     if status >= 500:
-        raise Transient(f"{where} failed ({status}).", facts=facts_of(response), error_type=ErrorType.HTTP)
+        message, reason = f"{where} failed ({status}).", Reason.SERVER_ERROR
+        raise Transient(message, facts=facts_of(response), reason=reason, error_type=ErrorType.HTTP)
     if response.looks in ("block", "challenge"):
         message = f"{where} takes us for a robot ({status}). Slow the lane down, or use other proxies."
         raise _refused(response, BLOCKED, message, ErrorType.BLOCKED)
@@ -31,6 +33,9 @@ def refuse_unless_page(response: Response) -> None:
     """The same, and it must be text."""
     refuse_unless_answered(response)
     kind = (header(response, "content-type") or "").lower()
+    if is_binary(response.body, kind):
+        message = f"{place_of(response)} sent binary data, which is not a web page."
+        raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
     if kind and not any(known in kind for known in _TEXTUAL):
         message = f"{place_of(response)} sent {kind.partition(';')[0]}, which is not a web page."
         raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)

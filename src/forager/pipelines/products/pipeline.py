@@ -35,7 +35,8 @@ PAGE = 1
 def plan(job: CrawlJob) -> Iterator[Plan]:
     """One task per page, and one for the sitemap."""
     if job.sitemap is not None:
-        sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **job.asked(job.sitemap))
+        asked = job.asked(job.sitemap)
+        sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), most=job.max_pages, **asked)
         yield Plan(sitemap, rank=0, due=job.scheduled_at, retries=job.max_retries)
     yield from plan_pages(job)
 
@@ -68,7 +69,8 @@ def build(
             step(Pictures, downloads.plan),
             step(FetchPicture, downloads.fetch, timeout=timeout + 30.0, retry=retry),
             step(Alert, crawler.alert),
-            step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
+            # A sitemap costs nothing, but is read only while the job may still fetch a page.
+            step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry),
         ),
         records=(Page, Product, Picture, ParserAlert),
         tables=(ParserHealth, Quarantine, Audit, SqlRequest),

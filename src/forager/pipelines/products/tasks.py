@@ -111,6 +111,8 @@ class Sitemap(Asked):
     """Whether `url` is a site, whose robots.txt names its sitemaps."""
     stored: str | None = None
     """The file itself, if an earlier part has fetched it."""
+    most: int | None = None
+    """The job's `max_pages`: then no more addresses are handed over at once, and the rest waits behind their pages."""
 
     def key(self) -> str:
         return f"{self.url}#{self.start}" if self.start else self.url

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from forager.core.errors import (
     CircuitOpen,
     Disallowed,
+    NameUnknown,
     ParseFailed,
     Permanent,
     RateLimited,
@@ -22,8 +23,9 @@ from forager.core.hosts import host_of
 from forager.core.http import Fetch, LoginRef, Render, Request, Response
 from forager.core.offload import parse
 from forager.core.outcome import Done, Outcome
-from forager.core.reasons import ErrorType
+from forager.core.reasons import ErrorType, Reason
 from forager.core.visit import Screenshot
+from forager.extract.document import is_binary
 from forager.pipelines.scrape import words
 from forager.pipelines.scrape.extractor import MOST_MORE, SCREENSHOT, Extractor
 from forager.pipelines.scrape.reading import Reading, read_page
@@ -117,12 +119,30 @@ class _Visit:
     async def _page(self, url: str, render: Render) -> Response:
         script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=not self.wants_picture))
         timeout = max(1.0, min(self.navigation, self.left))
-        response = await self.fetch(
-            Request(url, timeout=timeout, max_bytes=MOST_BYTES, render=render, script=script, login=self.login)
+        request = Request(
+            url,
+            timeout=timeout,
+            max_bytes=MOST_BYTES,
+            render=render,
+            script=script,
+            login=self.login,
+            enough=self._has_everything if render == "auto" else None,
         )
+        response = await self.fetch(request)
         self.left -= response.elapsed_ms / 1000
         refuse_unless_page(response)
         return response
+
+    async def _has_everything(self, response: Response) -> bool:
+        """Return whether a page that shows nothing has every wanted field in its data."""
+        if response.status >= 300 or is_binary(response.body):
+            return False
+        reading = Reading(self.extractor, self.task.requested_fields, self.task.min_confidence)
+        try:
+            await self._add(reading, response)
+        except ParseFailed:
+            return False
+        return reading.wall is None and reading.kind == "item" and not reading.missing
 
     async def _add(self, reading: Reading, response: Response) -> None:
         """Read a page where it belongs: a big one in another process."""
@@ -149,7 +169,8 @@ def refuse_unless_page(response: Response) -> None:
     """Raise for any answer that is not a page: `Transient` if it may pass, else `Permanent`."""
     status, where = response.status, _where(response)
     if status >= 500:
-        raise Transient(f"{where} failed ({status}).", facts=_told(response), error_type=ErrorType.HTTP)
+        failed = f"{where} failed ({status})."
+        raise Transient(failed, facts=_told(response), reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
     reason, message = _refusal(response, status, where)
     if reason:
         raise _not_had(reason, message, response)
@@ -170,6 +191,8 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
         return words.LOGIN_WALL, f"{where} wants a log-in ({status})."
     if status >= 300:
         return words.REFUSED, f"{where} refused the page ({status})."
+    if is_binary(response.body, kind):
+        return words.NOT_A_PAGE, f"{where} sent binary data, which is not a web page. Give the URL of one."
     if kind and not any(known in kind for known in TEXTUAL):
         return words.NOT_A_PAGE, f"{where} sent {kind.partition(';')[0]}, which is not a web page. Give the URL of one."
     return "", ""
@@ -183,6 +206,9 @@ async def final_failures(*, kept: bool) -> AsyncIterator[None]:
         yield
     except Disallowed as error:  # the caller did not get this page: that is a failure, not a skip
         raise Permanent(error.message, reason=error.reason, error_type=error.error_type) from error
+    except NameUnknown as error:  # a caller waits, and the name will not exist a few seconds later
+        message = f"{error.message} Check the URL, and the name servers of this machine."
+        raise Permanent(message, facts=error.facts, reason=error.reason, error_type=error.error_type) from error
     except TimedOut as error:
         # The page had its full time limit; another attempt would only occupy a browser for as long again.
         message, reason = error.message, error.reason

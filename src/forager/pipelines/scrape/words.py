@@ -25,30 +25,9 @@ FORM_PAGE: Final = "form_page"
 ERROR_PAGE: Final = "error_page"
 EMPTY_PAGE: Final = "empty_page"
 NO_ITEM: Final = "no_item"
-REASONS = frozenset(
-    {
-        ROBOTS,
-        CIRCUIT_OPEN,
-        POOL_EXHAUSTED,
-        NO_HEALTHY_PROXIES,
-        CREDENTIALS_MISSING,
-        TIMED_OUT,
-        UNREACHABLE,
-        ROBOTS_UNREADABLE,
-        LOGIN_WALL,
-        NOT_FOUND,
-        BLOCKED,
-        REFUSED,
-        NOT_A_PAGE,
-        LIST_PAGE,
-        FORM_PAGE,
-        ERROR_PAGE,
-        EMPTY_PAGE,
-        NO_ITEM,
-        PARSE_LATE,
-        PARSE_CRASHED,
-    }
-)
+OWN = frozenset({LOGIN_WALL, NOT_FOUND, REFUSED, NOT_A_PAGE, LIST_PAGE, FORM_PAGE, ERROR_PAGE, EMPTY_PAGE, NO_ITEM})
+REASONS = OWN | frozenset(Reason)
+"""Every failure has one of these."""
 TYPES = {
     LOGIN_WALL: ErrorType.BLOCKED,
     BLOCKED: ErrorType.BLOCKED,

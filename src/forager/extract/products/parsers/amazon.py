@@ -11,6 +11,7 @@ import orjson
 
 from forager.core.hosts import host_of
 from forager.extract.document import Document
+from forager.extract.json_ld import loads_tolerantly
 from forager.extract.prices import parse_price
 from forager.extract.products.findings import Findings, Source
 from forager.extract.products.parser import Parser
@@ -61,7 +62,7 @@ _BRAND = re.compile(
 )
 _BACK = re.compile(r"[‹<]?\s*(?:back to|volver|zurück|retour)", re.IGNORECASE)
 _RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|von|sur|de|su|van|av)\s*5", re.IGNORECASE)
-_GALLERY = re.compile(r"['\"]colorImages['\"]\s*:\s*\{\s*['\"]initial['\"]\s*:\s*(\[.*?\])\s*\}", re.DOTALL)
+_GALLERY = re.compile(r"['\"]colorImages['\"]\s*+:\s*+\{\s*+['\"]initial['\"]\s*+:\s*+(?=\[)")
 
 
 def read(document: Document) -> Findings:
@@ -169,14 +170,11 @@ def _description(document: Document) -> str | None:
 def _read_images(document: Document, findings: Findings) -> None:
     alt = attribute_at(document, "#landingImage", "alt")
     gallery = _GALLERY.search(document.source)
-    if gallery:
-        try:
-            entries = orjson.loads(gallery[1])
-        except ValueError:
-            entries = []
-        for entry in entries[:20]:
-            if isinstance(entry, dict):
-                findings.add_image(entry.get("hiRes") or entry.get("large"), alt)
+    # A list of pictures in JSON inside of a script: the decoder finds its end, which no pattern could.
+    entries = loads_tolerantly(document.source[gallery.end() :]) if gallery else None
+    for entry in entries[:20] if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            findings.add_image(entry.get("hiRes") or entry.get("large"), alt)
     findings.add_image(attribute_at(document, "#landingImage", "data-old-hires"), alt)
     if not findings.images:
         sizes = attribute_at(document, "#landingImage, #imgBlkFront, #ebooksImgBlkFront", "data-a-dynamic-image")
@@ -188,4 +186,4 @@ def _read_images(document: Document, findings: Findings) -> None:
         findings.add_image(largest, alt)
 
 
-parser = Parser("amazon", 1, read, ("amazon.*",))
+parser = Parser("amazon", 2, read, ("amazon.*",))

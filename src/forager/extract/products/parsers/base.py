@@ -25,4 +25,4 @@ def read(document: Document) -> Findings:
     return findings
 
 
-parser = Parser(BASE, 4, read)
+parser = Parser(BASE, 5, read)

@@ -51,7 +51,7 @@ _COMPANIES = (
     ".experience-item__subtitle", "#experience .item-subtitle",
 )  # fmt: skip
 _HEADING = re.compile(r"^(?:summary|about|info|zusammenfassung|résumé|extracto|resumen)\s*", re.IGNORECASE)
-_TITLE = re.compile(r"^(?P<name>[^|–]+?)(?:\s+[-–]\s+(?P<rest>[^|]+?))?\s*\|\s*LinkedIn", re.IGNORECASE)
+_DASH = re.compile(r" [-–] ")
 _NO_NAME = re.compile(r"^(?:sign|log)[\s-]?(?:in|on|up)\b|^join\b|\bhiring\b", re.IGNORECASE)
 _OTHER_PATH = re.compile(
     r"//(?:[\w-]+\.)?linkedin\.com/(?:company|school|showcase|jobs|pulse|posts|feed)/", re.IGNORECASE
@@ -173,22 +173,23 @@ def _headline(document: Document) -> str | None:
 def _by_title(document: Document, findings: Findings) -> None:
     """`Name - Title - Company | LinkedIn`, where nothing better is there."""
     for source, title in _titles(document):
-        findings.offer("name", one_line(title["name"]), source, OPEN_GRAPH)
-        parts = re.split(r"\s+[-–]\s+", title["rest"] or "")
-        if parts[0]:
-            findings.offer("headline", parts[0], source, GUESS)
-        if len(parts) > 1:
-            findings.offer("current_company", parts[-1], source, GUESS)
+        findings.offer("name", title[0], source, OPEN_GRAPH)
+        if len(title) > 1:
+            findings.offer("headline", title[1], source, GUESS)
+        if len(title) > 2:
+            findings.offer("current_company", title[-1], source, GUESS)
 
 
-def _titles(document: Document) -> Iterator[tuple[str, re.Match[str]]]:
-    """Titles that name a person, with their source. LinkedIn's pages of companies and jobs have such titles, too."""
+def _titles(document: Document) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parts of each title that names a person, with its source. LinkedIn's pages of companies and jobs have
+    titles of the same form."""
     if _OTHER_PATH.search(document.url):
         return
     for source, words in (("meta:og:title", document.metas.get("og:title")), ("title", document.title)):
-        title = _TITLE.match(words or "")
-        if title and not _NO_NAME.search(title["name"]):
-            yield source, title
+        before, _, site = (words or "").partition("|")
+        name, *parts = _DASH.split(before.strip())
+        if site.lstrip().casefold().startswith("linkedin") and name and "–" not in name and not _NO_NAME.search(name):
+            yield source, [name, *parts]
 
 
 def _profile_url(document: Document) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from forager.core.visit import Click, WaitFor, WaitQuiet
+from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
 from forager.extract.document import Document
 from forager.extract.main_text import TRAFILATURA, Form, main_text
 from forager.extract.normalise import As, Line, Prose
@@ -129,7 +129,13 @@ _READERS: Mapping[str, Callable[[Document], Found | None]] = {
 page = Extractor(
     name=NAME,
     output=AnyPage,
-    script=(WaitFor("body *", timeout=10.0), WaitQuiet(5.0), Click(CONSENT, timeout=CONSENT_WAIT), WaitQuiet(2.0)),
+    script=(
+        WaitFor("body *", timeout=10.0),
+        WaitQuiet(5.0),
+        Click(CONSENT, timeout=CONSENT_WAIT),
+        Scroll(),
+        WaitQuiet(2.0),
+    ),
     parse=parse,
     by_default=tuple(name for name in AnyPage.model_fields if name not in ("text", "html", SCREENSHOT)),
 )
