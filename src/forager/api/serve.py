@@ -115,7 +115,7 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._written = _Written(transport)
-        super().connection_made(cast(asyncio.Transport, self._written))
+        super().connection_made(cast("asyncio.Transport", self._written))
 
     def cut_if_unread(self, now: float, patience: float) -> None:
         waiting = self._written.waiting()
@@ -189,7 +189,7 @@ class _Server(uvicorn.Server):
         if counter % 5 == 0:
             now = time.monotonic()
             for connection in list(self.server_state.connections):
-                cast(_Connection, connection).cut_if_unread(now, self._patience)
+                cast("_Connection", connection).cut_if_unread(now, self._patience)
         return await super().on_tick(counter)
 
     async def until_started(self, serving: asyncio.Task[None]) -> None:

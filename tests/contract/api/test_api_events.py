@@ -221,9 +221,7 @@ async def test_a_stream_closes_when_its_key_is_revoked__S13(
     assert "event: end" not in received, "the job has not ended: the stream was closed"
 
 
-async def test_a_stream_of_a_removed_job_ends(
-    simple: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_of_a_removed_job_ends(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
     job = await simple.create()
     received = []
