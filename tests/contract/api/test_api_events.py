@@ -224,7 +224,7 @@ async def test_a_stream_closes_when_its_key_is_revoked__S13(
 async def test_a_stream_of_a_removed_job_ends(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
     job = await simple.create()
-    received = []
+    received: list[Event] = []
     async with served(simple) as client:
         async for event in stream(client, job):
             if not received:
@@ -312,7 +312,7 @@ def _connections(port: int) -> int:
     """Count the connections of the server's side, with those whose last bytes the kernel still keeps."""
     every = psutil.net_connections(kind="tcp")
     over = (psutil.CONN_LISTEN, psutil.CONN_TIME_WAIT)
-    return sum(bool(each.laddr) and each.laddr.port == port and each.status not in over for each in every)
+    return sum(getattr(each.laddr, "port", 0) == port and each.status not in over for each in every)
 
 
 async def _clients_that_read_nothing(port: int, path: str, number: int, stack: AsyncExitStack) -> None:
