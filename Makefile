@@ -26,7 +26,7 @@ help: ## list the targets
 setup: $(DEV) ## make .venv with everything that development needs
 
 demo: $(RUNTIME) ## see it work: one small job of each pipeline against the built-in sandbox
-	@for pipeline in places products listings reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
+	@for pipeline in places products listings scrape reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
 
 test: $(DEV) ## check, then all tests in CI size: what CI runs
 	@$(MAKE) --no-print-directory --jobs 2 check servers

@@ -78,7 +78,7 @@ class Records:
         from forager.config import load_settings
         from forager.kit.cli.client import part
 
-        async with reach(load_settings(self._settings), only_reads=True) as at:
+        async with reach(load_settings(self._settings)) as at:
             kind = await _known(at, self.kind)
             async for page in at.api.pages(f"/records/{part(kind)}", **self._query):
                 yield page if self._since is None else [row for row in page if _changed(row) >= self._since]

@@ -7,6 +7,7 @@ process owns, the worker's current state. Read only.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
+from forager.core.pipeline import Lane
 from forager.core.states import TaskState
 from forager.core.waiting import Waiting, WaitReason, when
 from forager.engine.work import Worker
@@ -44,8 +45,11 @@ class Waits:
         return [each.model_copy(update={"waiting": self._of_lane(each, now)}) for each in reports]
 
     async def job(self, report: JobReport) -> JobReport:
-        """Return the report with why none of the job's tasks runs, if none does."""
-        return (await self.jobs([report]))[0]
+        """Return the report with why none of the job's tasks runs, if none does, and how fast its lanes let it run."""
+        (seen,) = await self.jobs([report])
+        if report.state not in OPEN or not report.queued:
+            return seen
+        return seen.model_copy(update={"lane_rate": await self._rate(report)})
 
     async def jobs(self, reports: Iterable[JobReport]) -> list[JobReport]:
         """Return the reports, each open one with why none of its tasks runs, if none does."""
@@ -95,6 +99,12 @@ class Waits:
         rules = politeness.lane_for(report.name, standing.used_by)
         return lane_waiting(report.name, rules, standing, now, paused=paused)
 
+    async def _rate(self, report: JobReport) -> float | None:
+        lanes = {task.lane for task in await self._reports.queued_tasks(report.id)}
+        rates = [starts_per_second(self._rules.lane_for(name)) for name in sorted(lanes)]
+        limited = [rate for rate in rates if rate is not None]
+        return round(sum(limited), 6) if limited and len(limited) == len(rates) else None
+
     async def _of_job(self, report: JobReport, known: "_Known") -> Waiting | None:
         known.asked += 1
         if not await known.has_worker():
@@ -118,6 +128,14 @@ class Waits:
             message = "retrying tasks that were in flight at the crash"
             return Waiting(reason=WaitReason.CRASH, message=message, lane=task.lane)
         return lane
+
+
+def starts_per_second(lane: Lane) -> float | None:
+    """Return how many requests a second a lane starts in the long run; None if it has no limit."""
+    by_rate = lane.per / lane.rate if lane.rate else 0.0
+    by_pause = (lane.gap or 0.0) + (sum(lane.delay) / 2 if lane.delay else 0.0)
+    between = max(by_rate, by_pause)
+    return 1 / between if between > 0 else None
 
 
 def due_message(task: QueuedTask, due: str) -> str:

@@ -34,7 +34,7 @@ from forager.ledger.schema.namespace import locate
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.sqlite import SqliteLedger
-from forager.ledger.sqlite.lock import usable_folder
+from forager.ledger.sqlite.lock import has_store, no_store, usable_folder
 from forager.politeness.precedence import ground
 from forager.politeness.rulebook import Rulebook
 from forager.settings import Settings
@@ -92,9 +92,12 @@ def keep_of(settings: Settings) -> Keep:
 
 
 async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may_create: bool = True) -> Ledger:
-    """Open the store that the settings name. `may_create`: whether an empty PostgreSQL database gets the tables."""
+    """Open the store that the settings name. Without `may_create`, raises `NotFound` if there is no embedded store in
+    the data folder, and `StoreOutdated` if a PostgreSQL database has no tables."""
     if settings.database_url is None:
         path = settings.home / "ledger.db"
+        if not may_create and not has_store(settings.home):
+            raise no_store(settings.home)
         with usable_folder(settings.home):
             await asyncio.to_thread(ensure_sqlite, path, catalog)
         return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from tests.support.forked_command import Command, start_command
 
 pytestmark = pytest.mark.acceptance
 
+ROOT = Path(__file__).parent.parent.parent
 FORAGER = [sys.executable, "-m", "forager"]
 PATIENCE = 60.0
 
@@ -181,10 +184,30 @@ def test_the_demo_needs_nothing_shows_places_and_ends_by_itself(machine: Machine
     assert "saved by early exit (worst case 915)" in ran.stdout
     assert len([line for line in ran.stdout.splitlines() if ") 555-" in line]) > 2
     assert max(len(line.rstrip()) for line in ran.stdout.split("Next")[0].splitlines()) <= 80
-    assert (machine.home / "demo" / "ledger.db").exists()
+    assert (machine.home / "demo" / "places" / "ledger.db").exists()
     assert not (machine.home / "ledger.db").exists(), "a demo must not touch what is not its own"
-    exported = machine.data("--home", ".forager/demo", "export", "places", "-o", "places.csv", "-f", "csv")
+    exported = machine.data("--home", ".forager/demo/places", "export", "places", "-o", "places.csv", "-f", "csv")
     assert exported["rows"] > 1_000
+
+
+def test_the_hints_of_every_demo_work_after_all_of_them_have_run(machine: Machine) -> None:
+    """As `make demo` runs them: each has a data folder of its own."""
+    listed = re.search(r"for pipeline in ([a-z ]+);", (ROOT / "Makefile").read_text())
+    assert listed is not None
+    names = listed[1].split()
+    assert sorted(names) == ["listings", "places", "products", "reviews", "scrape"]
+    hints = {}
+    for name in names:
+        ran = machine.run_anew("demo", name)
+        assert ran.returncode == 0, ran.stderr
+        lines = [line.strip() for line in ran.stdout.partition("\nNext\n")[2].splitlines() if line.startswith("  ")]
+        hints[name] = [shlex.split(line) for line in lines if f"--home .forager/demo/{name} " in line]
+        assert hints[name], f"the demo of {name} names no command for what it stored"
+    for name, commands in hints.items():
+        for _, *words in commands:
+            shown = machine.run_anew(*words)
+            assert shown.returncode == 0, (name, words, shown.stderr)
+            assert len(shown.stdout.splitlines()) > 1, (name, words)
 
 
 def test_the_crash_demo_loses_nothing_and_counts_what_was_sent_again__R2(machine: Machine) -> None:

@@ -154,7 +154,7 @@ async def test_a_job_that_is_being_cancelled_can_be_neither_paused_nor_resumed_n
         with pytest.raises(Conflict, match="cancelled"):
             await verb(job)
     with pytest.raises(Conflict, match="cancelled"):
-        await rig.ledger.retry_task(rig.task_id(job, "t0"))
+        await rig.ledger.retry_tasks([rig.task_id(job, "t0")])
     await worker.settle(two)
     assert rig.job(job)["state"] == "cancelled"
 
@@ -241,7 +241,7 @@ async def test_a_job_without_failures_has_nothing_to_retry(rig: Rig, worker: Wor
 async def test_one_dead_letter_can_be_retried_alone(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit([*chain("p1", "p2"), *chain("q1", "q2")])).job
     await _fail(worker, "p1", "q1")
-    assert await rig.ledger.retry_task(rig.task_id(job, "p1")) == 2
+    assert await rig.ledger.retry_tasks([rig.task_id(job, "p1")]) == 2
     rig.check()
     assert rig.states(job) == {"p1": "ready", "p2": "held", "q1": "failed", "q2": "skipped"}
     await worker.drain()
@@ -263,7 +263,7 @@ async def test_only_a_dead_letter_can_be_retried_or_discarded(rig: Rig, worker: 
     job = (await rig.submit(calls(1))).job
     for task in (rig.task_id(job, "t0"), UUID(int=7)):
         with pytest.raises(NotFound, match="dead letter"):
-            await rig.ledger.retry_task(task)
+            await rig.ledger.retry_tasks([task])
         with pytest.raises(NotFound, match="dead letter"):
             await rig.ledger.discard(task)
 
@@ -327,7 +327,7 @@ async def test_what_is_retried_while_its_job_is_being_ended_is_ended_too(
         ]
     )
     await worker.lease(1)  # nothing can be paid any more, and a first page is ended
-    assert await rig.ledger.retry_task(rig.task_id(job, first.key)) == 1
+    assert await rig.ledger.retry_tasks([rig.task_id(job, first.key)]) == 1
     for _ in range(10):
         await worker.cycle()
         await rig.ledger.sweep()

@@ -123,7 +123,7 @@ async def test_a_retry_is_told_with_the_next_version_and_so_is_the_next_failure(
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.FAILED, error="once more")
     dead = (await _log(rig))[-2]
-    await rig.ledger.retry_task(UUID(dead.key))
+    await rig.ledger.retry_tasks([UUID(dead.key)])
     first = [("b", "skipped", 1), ("a", "failed", 1), ("a", "queued", 2), ("b", "queued", 2)]
     assert await _told(rig) == [*first, ("b", "skipped", 3), ("a", "failed", 3), ("a", "queued", 4), ("b", "queued", 4)]
 

@@ -123,7 +123,7 @@ async def test_tries_follow_the_table_and_after_a_week_it_is_a_dead_letter_that_
             assert timedelta(days=6) < timedelta(seconds=sum(tabled)) < timedelta(days=7)
             outbox.receiver.mood = Mood.UP
             letter = patience.task
-            await outbox.engine.ledger.retry_task(task_uuid(letter["job_id"], letter["id"]))
+            await outbox.engine.ledger.retry_tasks([task_uuid(letter["job_id"], letter["id"])])
             await outbox.until(lambda: patience.task["state"] == COMPLETED)
     assert len({each.id for each in outbox.receiver.log}) == 1
     assert len(outbox.receiver.taken) == 1

@@ -136,7 +136,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.run_(self.rig.ledger.discard(task) if discard else self._retry(task))
 
     async def _retry(self, task: UUID) -> None:
-        assert await self.rig.ledger.retry_task(task) >= 1
+        assert await self.rig.ledger.retry_tasks([task]) >= 1
 
     @precondition(lambda self: self.jobs)
     @rule(lane=st.sampled_from(LANES), paused=st.booleans())

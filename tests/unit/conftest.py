@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from forager.cli.main import run
+from forager.config import new_settings
 from tests.support.cli import Forager, Ran
+from tests.support.schema_templates import prepare_store
 
 
 @pytest.fixture
@@ -24,3 +26,12 @@ def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         return Ran(code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """An empty store in the folder of `forager`: most commands create none."""
+    settings = new_settings(home=tmp_path / ".forager")
+    settings.home.mkdir(mode=0o700)
+    prepare_store(settings)
+    return settings.home

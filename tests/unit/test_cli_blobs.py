@@ -1,8 +1,11 @@
 """`forager blobs` on a store of its own."""
 
+import pytest
+
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_stored_pages_are_counted_and_collected(forager: Forager) -> None:
     shown = forager("blobs", "stat")
     assert (shown.code, forager("blobs", "stat", "--json").data["pages"]) == (0, 0)

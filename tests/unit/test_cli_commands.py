@@ -51,6 +51,7 @@ def test_a_group_without_a_command_shows_its_help(forager: Forager) -> None:
     assert "cancel" in ran.out + ran.err
 
 
+@pytest.mark.usefixtures("store")
 def test_plan_prices_a_job_and_spends_nothing__PL_5(forager: Forager) -> None:
     priced = forager("places", "plan", "-k", "bars", "-s", "RI", "--json").data
     shown = forager("places", "plan", "-k", "bars", "-s", "RI")
@@ -127,6 +128,7 @@ def test_what_contradicts_a_job_s_state_exits_5(forager: Forager) -> None:
     assert [forager("jobs", verb, job).code for verb in ("pause", "resume", "cancel")] == [5, 5, 5]
 
 
+@pytest.mark.usefixtures("store")
 def test_a_store_that_another_process_has_exits_3_and_says_who(
     forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_schedule_whose_job_is_wrong_is_refused_now(forager: Forager) -> None:
     assert "did you mean AZ?" in ran.err
 
 
+@pytest.mark.usefixtures("store")
 def test_export_of_nothing_is_a_file_with_a_header(forager: Forager, tmp_path: Path) -> None:
     ran = forager("export", "places", "-f", "csv", "-o", "out.csv", "--json")
 
@@ -199,6 +202,7 @@ def test_export_of_nothing_is_a_file_with_a_header(forager: Forager, tmp_path: P
     assert "--as-of: must be a time such as" in ran.err
 
 
+@pytest.mark.usefixtures("store")
 def test_an_unknown_kind_of_record_is_refused_with_the_kinds_there_are(forager: Forager) -> None:
     ran = forager("export", "cats")
 
@@ -206,6 +210,7 @@ def test_an_unknown_kind_of_record_is_refused_with_the_kinds_there_are(forager: 
     assert all(kind in ran.err for kind in ("place", "scrape_result", "sighting"))
 
 
+@pytest.mark.usefixtures("store")
 def test_export_to_where_nothing_can_be_written_says_so(forager: Forager) -> None:
     ran = forager("export", "places", "-o", "no/such/folder/out.csv")
 
@@ -231,6 +236,7 @@ def test_doctor_is_content_with_a_fresh_machine(forager: Forager, tmp_path: Path
     assert not (tmp_path / ".forager").exists()
 
 
+@pytest.mark.usefixtures("store")
 def test_doctor_names_what_is_wrong_and_what_to_do(forager: Forager, tmp_path: Path) -> None:
     forager("jobs", "list")
     key = tmp_path / ".forager" / "service.key"

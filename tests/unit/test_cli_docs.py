@@ -37,6 +37,14 @@ def test_the_issue_s_commands_are_all_there() -> None:
     assert wanted <= {path for path, _ in COMMANDS}
 
 
+def test_help_of_scrape_shows_the_options_of_its_short_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(("scrape", "--help")) == 0
+    shown = capsys.readouterr().out
+    for each in cli_doc.parameters(dict(COMMANDS)["scrape page"]):
+        assert max(each.opts, key=len) in shown or each.metavar in shown, each.name
+    assert "batch" in shown
+
+
 def test_the_short_form_of_scrape_is_explained_where_it_is_looked_for() -> None:
     assert "`forager scrape URL` is the same" in dict(COMMANDS)["scrape page"].help
 

@@ -17,8 +17,10 @@ import pytest
 from typer.main import get_command
 
 from forager.cli.root import app
+from forager.config import new_settings
 from forager.features import FEATURES
 from scripts import cli_doc
+from tests.support.schema_templates import prepare_store
 
 FRAMEWORKS = (
     "fastapi",
@@ -117,6 +119,8 @@ def test_a_command_beside_a_running_forager_loads_neither_the_api_nor_the_store(
 
 
 def test_a_command_that_opens_the_store_shows_that_before_it_loads_anything_big(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    prepare_store(new_settings(home=tmp_path / "home"))
     ran = called(tmp_path, "jobs list", FORAGER_HOME=str(tmp_path / "home"))
     assert ran["ended"] == [0]
     ((what, modules),) = ran["shown"]

@@ -119,15 +119,20 @@ def test_dead_letters_are_listed_with_time_job_url_and_reason_and_retried_by_fil
     letters = forager("dead", "list", "--json").data
     listed, shown = forager("dead", "list"), forager("dead", "show", "1-1")
 
-    assert listed.out.splitlines()[0].split() == ["task", "failed", "(UTC)", "job", "what", "reason"]
+    head, columns, *_ = listed.out.splitlines()
+    assert head == f"scrape: {letters[0]['reason']} / {letters[0]['error_type']} (3 dead letters)"
+    assert columns.split()[:5] == ["task", "failed", "(UTC)", "job", "what"]
     assert job[:8] in listed.out
-    assert letters[0]["reason"] in listed.out.replace("\n", "")
+    assert listed.out.splitlines()[-1].startswith("3 dead letters, 1 reason.")
+    assert max(map(len, listed.out.splitlines())) <= 80
     assert f"{REFUSED}0" in shown.out
     assert "{" not in shown.out
     assert forager("dead", "retry", "--reason", "nonsense").out == "No dead letters match: nothing is queued again.\n"
-    assert forager("dead", "retry", "1-1", "--json").data == {"requeued": 1, "letters": 1, "left_out": 0}
+    few = forager("dead", "list", "--limit", "1").out
+    assert "(3 dead letters, 1 listed)" in few
+    assert forager("dead", "retry", "1-1", "--json").data == {"requeued": 1, "letters": 1, "passed_over": []}
     again = forager("dead", "retry", "--job", job[:8], "--reason", letters[0]["reason"], "--json")
-    assert again.data == {"requeued": 2, "letters": 2, "left_out": 0}
+    assert again.data == {"requeued": 2, "letters": 2, "passed_over": []}
     assert forager("dead", "retry").code == 2
     assert json.loads(forager("dead", "list", "--json").out) == []
 

@@ -10,6 +10,7 @@ from forager.core.rules import FIELDS
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_a_site_that_nobody_visited_shows_its_rules_and_whose_they_are(forager: Forager) -> None:
     ran = forager("lanes", "show", "www.linkedin.com")
     assert ran.code == 0
@@ -51,6 +52,7 @@ def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
     assert "No operator has set a rule" in forager("lanes", "list", "--overrides").err
 
 
+@pytest.mark.usefixtures("store")
 def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     assert "No lanes yet" in forager("lanes", "list").err
     assert forager("lanes", "pause", "shop.example").out == "Paused shop.example.\n"
@@ -82,6 +84,7 @@ def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
     assert said in ran.err
 
 
+@pytest.mark.usefixtures("store")
 def test_a_policy_file_that_is_wrong_is_refused_with_its_lines(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("domains:\n  shop.example:\n    tokens_per_interval: fast\n")
     (tmp_path / ".env").write_text("SCRAPER_DOMAIN_POLICIES_PATH=rules.yaml\n")

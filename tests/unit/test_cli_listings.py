@@ -12,6 +12,7 @@ from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_the_markets_of_the_install_are_listed_and_a_city_is_one_command__LI_1__LI_2(forager: Forager) -> None:
     assert len(forager("markets", "list", "--json").data) == 19
     ran = forager("markets", "add", "worcester", "--city", "Worcester", "--state", "MA", "--tier", "cool")
@@ -24,7 +25,10 @@ def test_the_markets_of_the_install_are_listed_and_a_city_is_one_command__LI_1__
     assert "Worcester" in listed
     lines = [line for line in listed.splitlines() if "washington-dc" in line]
     assert len(lines) == 1, "each market on one line of 80 columns, with its whole id"
-    assert "Washington DC, DC" in lines[0]
+    assert "Washington DC" in lines[0]
+    assert "DC, DC" not in lines[0]
+    assert "Boston, MA" in listed
+    assert "ago" not in listed, "a scrape that is planned is due, or to come"
     assert "disabled" in listed
     assert "Removed." in forager("markets", "remove", "worcester").out
     assert forager("markets", "show", "worcester").code != 0
@@ -39,6 +43,7 @@ def test_a_limit_that_is_no_count_is_refused_with_the_reason__LI_7(forager: Fora
     assert wrong in refused.err
 
 
+@pytest.mark.usefixtures("store")
 def test_limits_are_shown_and_set__LI_7(forager: Forager) -> None:
     assert "$0.00 (no limit)" in forager("markets", "limits").out
     ran = forager("markets", "limits", "--per-day", "60", "--usd-per-month", "40.5")
@@ -71,6 +76,7 @@ def test_doctor_names_the_token_that_scrapes_need(forager: Forager, monkeypatch:
     assert "s3cret-token" not in ran.all
 
 
+@pytest.mark.usefixtures("store")
 def test_a_listing_that_is_not_there_is_told_so__LI_14(forager: Forager) -> None:
     assert forager("listings", "search", "--market", "nyc", "--json").data == []
     for command in ("show", "history", "why", "verify"):

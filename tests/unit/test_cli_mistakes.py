@@ -41,6 +41,7 @@ def test_a_number_that_nothing_can_carry_is_named(forager: Forager, arguments: l
     ],
     ids=["body", "path", "query", "header", "header of two lines"],
 )
+@pytest.mark.usefixtures("store")
 def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]) -> None:
     ran = forager(*arguments)
 
@@ -74,7 +75,7 @@ def test_an_error_names_the_option_and_not_the_field_of_the_api(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--home", "there", "jobs", "list"], ["jobs", "--home=there", "list"], ["jobs", "list", "--home", "there"]],
+    [["--home", "there", "db", "upgrade"], ["db", "--home=there", "upgrade"], ["db", "upgrade", "--home", "there"]],
     ids=" ".join,
 )
 def test_the_data_folder_may_be_named_anywhere(forager: Forager, tmp_path: Path, arguments: list[str]) -> None:
@@ -97,7 +98,7 @@ def test_a_data_folder_that_is_a_file_is_named(forager: Forager, tmp_path: Path,
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(forager: Forager) -> None:
-    ran = forager("--home", "/proc/nope", "jobs", "list")
+    ran = forager("--home", "/proc/nope", "lanes", "pause", "serper")
 
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "/proc/nope cannot be used: No such file or directory. Name one" in ran.err
@@ -118,6 +119,7 @@ def test_what_is_wrong_with_the_whole_job_names_no_body(forager: Forager) -> Non
 
 
 @pytest.mark.parametrize("arguments", [["upgrade", "nonsense"], ["downgrade", "nonsense", "--yes"]], ids=" ".join)
+@pytest.mark.usefixtures("store")
 def test_a_revision_that_there_is_not_is_named(forager: Forager, arguments: list[str]) -> None:
     ran = forager("db", *arguments)
 
@@ -155,6 +157,7 @@ def test_a_log_that_the_sandbox_cannot_write_is_named(forager: Forager) -> None:
 
 
 @pytest.mark.parametrize("command", [["add", "..", "--every", "6h"], ["run", "."], ["remove", "a/b c"], ["pause", ""]])
+@pytest.mark.usefixtures("store")
 def test_a_name_that_is_no_part_of_an_address_is_refused_before_it_becomes_one(
     forager: Forager, command: list[str]
 ) -> None:
@@ -188,6 +191,7 @@ def test_a_worker_for_a_queue_that_no_lane_has_is_refused_instead_of_waiting_for
     assert ", scraping." in ran.err
 
 
+@pytest.mark.usefixtures("store")
 def test_a_single_mistake_is_told_once(forager: Forager) -> None:
     ran = forager("export", "nosuch")
 

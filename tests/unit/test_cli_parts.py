@@ -4,7 +4,7 @@ import asyncio
 import errno
 import signal
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -171,6 +171,18 @@ def test_the_pace_is_that_of_the_last_seconds_and_gives_the_time_left() -> None:
     assert progress.Pace().left(job()) is None
 
 
+def test_the_time_left_follows_the_rate_of_the_lane() -> None:
+    slow = job(total=61, lane_rate=1 / 3)
+    assert progress.Pace().left(slow) == pytest.approx(183.0), "before the first request has ended"
+    pace = progress.Pace()
+    pace.note(job(), 0.0)
+    burst = job(completed=10, total=110, lane_rate=2.0)
+    pace.note(burst, 1.0)
+    assert pace.left(burst) == pytest.approx(50.0), "a first burst is not the speed of the job"
+    behind = job(completed=10, total=110, lane_rate=100.0)
+    assert pace.left(behind) == pytest.approx(10.0), "an upstream that is slower than the lane decides"
+
+
 def test_the_time_left_ends_with_the_budget() -> None:
     pace = progress.Pace()
     pace.note(job(spent=0), 0.0)
@@ -241,10 +253,27 @@ async def test_a_job_is_followed_until_it_has_ended() -> None:
 
 @pytest.mark.parametrize(
     ("given", "shown"),
-    [(None, "-"), (float("inf"), "-"), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min"), (3_725, "1 h 2 min")],
+    [
+        (None, "-"),
+        (float("inf"), "-"),
+        (0.04, "0.0 s"),
+        (5.0, "5 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min"),
+        (3_725, "1 h 2 min"),
+    ],
 )
 def test_durations_are_short_and_readable(given: float | None, shown: str) -> None:
     assert render.duration(given) == shown
+
+
+def test_a_planned_moment_that_has_come_is_due() -> None:
+    now = datetime(2026, 3, 14, 12, tzinfo=UTC)
+    assert render.planned((now + timedelta(hours=5)).isoformat(), now) == "in 5 h"
+    assert render.planned(now.isoformat(), now) == render.planned((now - timedelta(days=1)).isoformat(), now) == "due"
+    assert render.planned(None, now) == "-"
+    assert render.relative(now.isoformat(), now) == "now"
+    assert render.relative((now - timedelta(minutes=20)).isoformat(), now) == "20 min ago"
 
 
 def test_scraped_text_can_neither_colour_nor_move_the_terminal() -> None:

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from forager.pipelines.products.cli_words import request
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_every_command_of_products_answers_on_an_empty_store__PR_18(forager: Forager) -> None:
     assert "products without page" in forager("products", "audit", "--run").out
     assert forager("products", "audit", "--json").data["findings"]["products"] == 0
@@ -22,6 +25,7 @@ def test_every_command_of_products_answers_on_an_empty_store__PR_18(forager: For
     assert forager("search", "oak", "--json").data["hits"] == []
 
 
+@pytest.mark.usefixtures("store")
 def test_what_is_not_there_is_named__PR_16(forager: Forager) -> None:
     assert "No page of shop.example is stored" in forager("reparse", "--domain", "shop.example").err
     assert "There is no quarantine" in forager("products", "quarantine", "accept", "a/b/1/c").err
@@ -69,6 +73,7 @@ def test_time_and_retries_are_options_of_the_command__PR_1(forager: Forager) -> 
     assert "--scheduled-at: must be a time" in forager("crawl", page, "--scheduled-at", "tomorrow", "--plan").err
 
 
+@pytest.mark.usefixtures("store")
 def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forager: Forager) -> None:
     unknown = forager("products", "domains", "set", "shop.example", "--currency", "eur")
     assert "was never crawled" in unknown.err

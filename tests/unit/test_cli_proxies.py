@@ -75,6 +75,7 @@ def test_the_key_of_the_store_is_changed_and_what_it_seals_is_kept__S9(forager: 
     assert again.code == 5, "it is still known as the same one"
 
 
+@pytest.mark.usefixtures("store")
 def test_wrong_proxies_in_the_settings_are_told_by_name_without_their_password__S8(
     forager: Forager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_the_command_shows_what_would_go_and_removes_it(forager: Forager) -> None:
     assert "Nothing is old enough to be removed" in forager("prune", "--dry-run").err
     assert forager("prune", "--json").data == {
@@ -17,11 +18,12 @@ def test_the_command_shows_what_would_go_and_removes_it(forager: Forager) -> Non
 
 def test_an_embedded_store_is_compacted_and_another_is_not(forager: Forager) -> None:
     assert forager("db", "compact").code == 4
-    forager("jobs", "list")
+    forager("db", "upgrade")
     assert "MB now" in forager("db", "compact").out
     assert set(forager("db", "compact", "--json").data) == {"bytes_before", "bytes"}
 
 
+@pytest.mark.usefixtures("store")
 def test_the_archive_is_planned_confirmed_and_searched(
     forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

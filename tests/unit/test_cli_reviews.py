@@ -48,7 +48,7 @@ def test_failed_pages_are_named_and_fetched_again_with_a_new_token__RV_2__RV_9__
     without = forager("jobs", "retry", job["id"])
     assert (without.code, "access_token" in without.err) == (2, True), without.all
     passed_over = forager("dead", "retry", "--all").out
-    assert passed_over.startswith("1 dead letter of ended jobs needs a new secret"), passed_over
+    assert passed_over.startswith("1 dead letter passed over (secret_required)."), passed_over
 
     monkeypatch.setenv("FORAGER_GOOGLE_MOCK_FOLDER", str(recorded))
     again = forager("reviews", "retry", job["id"], "--token-file", "-", stdin=TOKEN)

@@ -1,8 +1,11 @@
 """`forager sinks` on a store of its own: what it prints, and what it refuses."""
 
+import pytest
+
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_sinks_are_listed_shown_paused_and_resumed(forager: Forager) -> None:
     assert "webhook" in forager("sinks", "list").out
     assert forager("sinks", "pause", "webhook").out == "Paused webhook.\n"
@@ -14,6 +17,7 @@ def test_sinks_are_listed_shown_paused_and_resumed(forager: Forager) -> None:
     assert "0 changes" in shown
 
 
+@pytest.mark.usefixtures("store")
 def test_a_replay_says_how_much_comes_again(forager: Forager) -> None:
     assert forager("places", "plan", "--keyword", "bars", "--zip", "85001").code == 0
     ran = forager("sinks", "replay", "webhook")
@@ -23,6 +27,7 @@ def test_a_replay_says_how_much_comes_again(forager: Forager) -> None:
     assert forager("sinks", "replay", "webhook", "--after", "1000000").code == 2
 
 
+@pytest.mark.usefixtures("store")
 def test_refused_changes_are_listed_retried_and_discarded_one_or_all(forager: Forager) -> None:
     assert "webhook has refused nothing" in forager("sinks", "refused", "webhook").err
     assert forager("sinks", "refused", "webhook", "--json").data == []

@@ -1,5 +1,6 @@
 """`forager watches` on a store of its own: what it prints, and what it refuses."""
 
+import pytest
 from rich.console import Console
 
 from forager.api.examples import WATCH
@@ -7,6 +8,7 @@ from forager.cli.watches import table_of
 from tests.support.cli import Forager
 
 
+@pytest.mark.usefixtures("store")
 def test_watches_are_listed_paused_and_resumed_and_an_unknown_one_is_not_found(forager: Forager) -> None:
     for each in forager("watches", "list", "--json").data:
         name = each["name"]

@@ -3,8 +3,9 @@ it are listed by name.
 
 An address bar cannot send that header, so the documents also take the key as the password of HTTP Basic. No other
 route does: a browser attaches a stored password to requests that a foreign page triggers, so a route that changes
-something must not accept it. The page `/demo` gets a ticket instead, which it sends in the header `X-Page-Ticket`: a
-foreign page can neither read it nor send the header. It opens only the routes that the page calls, for twelve hours.
+something must not accept it. A page gets a ticket instead, which it sends in the header `X-Page-Ticket`: a foreign page
+can neither read it nor send the header. The ticket of `/demo` opens only the routes that this page calls, that of
+`/docs`, whose forms try every route, opens all of them; both for twelve hours.
 
 The check runs before anything else of the request is read. The key is compared in constant time and never logged or
 echoed.
@@ -14,6 +15,7 @@ import base64
 import binascii
 import hmac
 import time
+from typing import Literal
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,6 +28,7 @@ TICKET_HEADER = b"x-page-ticket"
 DOCUMENTS = frozenset({"/", "/docs", "/openapi.json", "/demo"})
 TICKET_PATHS = ("/api/v1/review-fetch", "/api/v1/demo/stream/")
 TICKET_SECONDS = 12 * 3600
+Page = Literal["demo", "docs"]
 ASK_A_BROWSER = 'Basic realm="Forager: any name, the service key as the password", charset="UTF-8"'
 WHERE = "It is in service.key in the data folder."
 MISSING = f"Send the service key in the header X-Service-Key. {WHERE}"
@@ -48,23 +51,24 @@ class ServiceKey:
         sent = [value for name, value in scope["headers"] if name == HEADER]
         if not sent and _is_for_a_document(scope):
             sent = _passwords(scope)
-        if not sent and scope["path"].startswith(TICKET_PATHS):
-            return self._accepts_ticket([value for name, value in scope["headers"] if name == TICKET_HEADER])
+        if not sent:
+            pages: tuple[Page, ...] = ("demo", "docs") if scope["path"].startswith(TICKET_PATHS) else ("docs",)
+            return self._accepts_ticket([value for name, value in scope["headers"] if name == TICKET_HEADER], pages)
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._key)
 
-    def ticket(self) -> str:
+    def ticket(self, page: Page = "demo") -> str:
         """Return a ticket for the page that is being served: `expiry.signature`. A new service key ends it."""
         expires = int(time.time()) + TICKET_SECONDS
-        return f"{expires}.{self._signature(expires)}"
+        return f"{expires}.{self._signature(page, expires)}"
 
-    def _accepts_ticket(self, sent: list[bytes]) -> bool:
+    def _accepts_ticket(self, sent: list[bytes], pages: tuple[Page, ...]) -> bool:
         expires, _, signature = sent[0].partition(b".") if len(sent) == 1 else (b"", b"", b"")
         if not expires.isdigit() or len(expires) > 12 or int(expires) < time.time():
             return False
-        return hmac.compare_digest(signature, self._signature(int(expires)).encode())
+        return any(hmac.compare_digest(signature, self._signature(page, int(expires)).encode()) for page in pages)
 
-    def _signature(self, expires: int) -> str:
-        return hmac.new(self._key, f"page ticket {expires}".encode(), "sha256").hexdigest()
+    def _signature(self, page: Page, expires: int) -> str:
+        return hmac.new(self._key, f"page ticket {page} {expires}".encode(), "sha256").hexdigest()
 
 
 class KeyGate:

@@ -17,6 +17,8 @@ from forager.kit.queries import last_change
 log = structlog.get_logger("forager.api")
 
 LOOK_EVERY = 0.25
+PAGES_AT_ONCE = 2
+"""Pages that are read at the same time for all readers, so that other requests are served between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,14 @@ class ChangeFeed:
         self._database = database
         self._last = 0
         self._moved = asyncio.Event()
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._looking: asyncio.Task[None] | None = None
 
     async def page(self, after: int, limit: int, kinds: frozenset[str] | None) -> ChangePage:
         """Return at most `limit` changes of these kinds (None: of all) after a number."""
-        last = await last_change(self._database)
-        changes = await self._ledger.changes(after, limit, kinds=kinds, until=last) if after < last else ()
+        async with self._turns:
+            last = await last_change(self._database)
+            changes = await self._ledger.changes(after, limit, kinds=kinds, until=last) if after < last else ()
         full = len(changes) == limit
         return ChangePage(changes, changes[-1].id if full else max(after, last), last)
 
@@ -72,12 +76,16 @@ class ChangeFeed:
         return False
 
     async def _look(self) -> None:
+        failing = False
         while True:
             try:
                 last = await last_change(self._database)
             except ForagerError as error:
-                log.warning("the end of the log could not be read", error=error.message)
+                if not failing:
+                    log.warning("change_log_unreadable", error=error.message)
+                failing = True
             else:
+                failing = False
                 if last != self._last:
                     self._last = last
                     moved, self._moved = self._moved, asyncio.Event()

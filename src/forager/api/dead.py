@@ -1,7 +1,8 @@
 """Routes for dead letters, the tasks that failed for good: list, show, retry, discard."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Query
@@ -9,19 +10,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import DEAD, DEAD_DETAIL
+from forager.api.examples import DEAD, DEAD_DETAIL, DEAD_REASON
 from forager.api.jobs import Requeued
 from forager.api.pipeline_filter import check_pipeline
 from forager.app import App
+from forager.core.errors import Conflict, NotFound
 from forager.core.reasons import ErrorType
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import WhyQuery
 from forager.kit.http.routes import Router
-from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, Why
+from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, DeadReason, Why
 
-MOST_LEFT_OUT = 10_000
-"""Dead letters that a bulk retry passes over before it ends."""
+JOBS_AT_ONCE = 8
+"""Jobs whose dead letters are requeued at the same time."""
+JOBS_NAMED = 10
+CANCELLED = "Their job was cancelled. Submit it again, or discard them: forager dead discard TASK"
+ENDED = "Their job has ended and needs a new secret. See how to send it: forager dead retry TASK"
+GONE = "They were retried or removed by another request."
 
 
 class DeadQuery(WhyQuery):
@@ -29,10 +35,10 @@ class DeadQuery(WhyQuery):
     pipeline: str | None = Field(default=None, max_length=100, description="Only those of this pipeline.")
 
 
-class RetryBody(BaseModel):
-    """Which dead letters to run again. Filters that are left out match all of them."""
+class DeadFilter(BaseModel):
+    """Which dead letters are meant. Filters that are left out match all of them."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "timed_out"}]})
+    model_config = ConfigDict(extra="forbid")
 
     job: UUID | None = Field(default=None, description="Only those of this job.")
     pipeline: str | None = Field(default=None, max_length=100, description="Only those of this pipeline.")
@@ -40,15 +46,38 @@ class RetryBody(BaseModel):
         default=None, max_length=64, pattern="^[a-z][a-z0-9_]*$", description="Only this reason."
     )
     error_type: ErrorType | None = Field(default=None, description="Only failures of this type.")
-    limit: int = Field(default=10_000, ge=1, le=10_000, description="Maximum number of dead letters, newest first.")
+
+
+class RetryBody(DeadFilter):
+    """Which dead letters to run again. Filters that are left out match all of them."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "timed_out"}]})
+
+    limit: int = Field(default=500, ge=1, le=MOST, description="Dead letters in one request, newest first.")
+    cursor: str | None = Field(
+        default=None,
+        max_length=2_000,
+        pattern="^[A-Za-z0-9_-]+$",
+        description="`next_cursor` of the previous answer: continues there.",
+    )
+
+
+Reason = Literal["job_cancelled", "secret_required", "gone"]
+
+
+class PassedOver(BaseModel):
+    """Dead letters that were not requeued, by reason."""
+
+    reason: Reason
+    letters: int
+    message: str = Field(description="What the reason means, and what to do.")
+    jobs: list[UUID] = Field(description=f"Their jobs; at most {JOBS_NAMED}.")
 
 
 class RetriedMany(Requeued):
     letters: int = Field(description="Dead letters that were run again.")
-    left_out: int = Field(
-        description="Dead letters that were left out because their job has ended and needs a new secret."
-        " The search ends after 10,000 of them: a narrower filter reaches others."
-    )
+    passed_over: list[PassedOver]
+    next_cursor: str | None = Field(description="The `cursor` of the next request; null when all have been looked at.")
 
 
 class Discarded(BaseModel):
@@ -85,6 +114,18 @@ def dead_router(app: App) -> Router:
         return page(request, letters.items, letters.next_cursor)
 
     @router.get(
+        "/reasons",
+        summary="Count dead letters by reason",
+        response_model=Envelope[list[DeadReason]],
+        responses={200: example([DEAD_REASON]), **failures(404)},
+    )
+    async def count_dead(request: Request, asked: Annotated[DeadFilter, Query()]) -> Response:
+        """Totals by pipeline, reason and type of error, most first. An unknown pipeline is refused."""
+        await check_pipeline(app, asked.pipeline)
+        why = Why(asked.reason, asked.error_type)
+        return answer(request, await app.reports.dead_reasons(job=asked.job, pipeline=asked.pipeline, why=why))
+
+    @router.get(
         "/{task_id}",
         summary="Show a dead letter",
         response_model=Envelope[DeadLetterDetail],
@@ -118,12 +159,17 @@ def dead_router(app: App) -> Router:
         "/retry",
         summary="Run many dead letters again",
         response_model=Envelope[RetriedMany],
-        responses={200: example({"requeued": 14, "letters": 12, "left_out": 0}), **failures(404, body=True)},
+        responses={
+            200: example({"requeued": 14, "letters": 12, "passed_over": [], "next_cursor": None}),
+            **failures(404, body=True),
+        },
     )
     async def retry_many(request: Request, body: RetryBody) -> Response:
         """Selects dead letters by filter, newest first, and also requeues the tasks that were skipped because of
-        them. Leaves out those of ended jobs that need a new secret, such as the access token of a reviews job, and
-        counts them in `left_out`."""
+        them. One request looks at `limit` of them; repeat it with `cursor` set to `next_cursor` until that is null.
+
+        Letters that cannot be requeued are counted in `passed_over` with the reason: their job was cancelled, or it has
+        ended and needs a new secret, such as the access token of a reviews job."""
         return answer(request, await _retry(app, body))
 
     discarded: dict[str, Any] = {
@@ -141,36 +187,42 @@ def dead_router(app: App) -> Router:
     return router
 
 
-async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
-    """Requeue page by page. A task that fails again meanwhile sorts before the current page, so none is requeued
-    twice. The work is bounded whatever the letters are: pages are full, and a page asks once for each of its jobs."""
+async def _retry(app: App, asked: RetryBody) -> RetriedMany:
+    """Requeue one page, a transaction for each job. A task that fails again meanwhile sorts before the page, so none is
+    requeued twice by those who follow the cursor."""
     await check_pipeline(app, asked.pipeline)
-    requeued = letters = left_out = 0
-    cursor: str | None = None
-    while letters < asked.limit and left_out < MOST_LEFT_OUT:
-        page = await app.reports.dead(
-            job=asked.job,
-            pipeline=asked.pipeline,
-            why=Why(asked.reason, asked.error_type),
-            cursor=cursor,
-            limit=MOST,
-        )
-        possible = await _retryable(app, page.items)
-        for letter in page.items:
-            if letters == asked.limit or left_out == MOST_LEFT_OUT:
-                break
-            if letter.job in possible:
-                requeued += await app.ledger.retry_task(letter.id)
-                letters += 1
-            else:
-                left_out += 1
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return {"requeued": requeued, "letters": letters, "left_out": left_out}
+    why = Why(asked.reason, asked.error_type)
+    page = await app.reports.dead(
+        job=asked.job, pipeline=asked.pipeline, why=why, cursor=asked.cursor, limit=asked.limit
+    )
+    by_job: dict[UUID, list[DeadLetter]] = {}
+    for letter in page.items:
+        by_job.setdefault(letter.job, []).append(letter)
+    turns = asyncio.Semaphore(JOBS_AT_ONCE)
+    done = RetriedMany(requeued=0, letters=0, passed_over=[], next_cursor=page.next_cursor)
+
+    async def retry(job: UUID, letters: Sequence[DeadLetter]) -> None:
+        async with turns:
+            try:
+                if not await app.retries.is_possible(letters[0].pipeline, job):
+                    return _pass_over(done, "secret_required", ENDED, job, len(letters))
+                done.requeued += await app.ledger.retry_tasks([letter.id for letter in letters])
+                done.letters += len(letters)
+            except Conflict:
+                _pass_over(done, "job_cancelled", CANCELLED, job, len(letters))
+            except NotFound:
+                _pass_over(done, "gone", GONE, job, len(letters))
+
+    async with asyncio.TaskGroup() as group:
+        for job, letters in by_job.items():
+            group.create_task(retry(job, letters))
+    return done
 
 
-async def _retryable(app: App, letters: Sequence[DeadLetter]) -> set[UUID]:
-    """Return the jobs of these letters whose tasks can be retried without a secret."""
-    pipelines = {letter.job: letter.pipeline for letter in letters}
-    return {job for job, pipeline in pipelines.items() if await app.retries.is_possible(pipeline, job)}
+def _pass_over(done: RetriedMany, reason: Reason, message: str, job: UUID, letters: int) -> None:
+    for each in done.passed_over:
+        if each.reason == reason:
+            each.letters += letters
+            each.jobs = [*each.jobs, job][:JOBS_NAMED]
+            return
+    done.passed_over.append(PassedOver(reason=reason, letters=letters, message=message, jobs=[job]))

@@ -10,7 +10,7 @@ import hashlib
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from forager.api.docs_html import page_of
+from forager.api.docs_html import TICKET, page_of
 from forager.api.docs_script import SCRIPT
 from forager.api.docs_style import STYLE
 from forager.kit.http.routes import Router
@@ -34,10 +34,11 @@ def docs_router() -> Router:
 
     @router.get("/docs", include_in_schema=False)
     async def show_docs(request: Request) -> Response:
-        """Rendered at the first request, then kept."""
+        """Rendered at the first request, then kept. Each answer gets a ticket of its own for the forms."""
         if not made:
             made.append(await asyncio.to_thread(lambda: page_of(request.app.openapi()).encode()))
-        return Response(made[0], headers=HEADERS, media_type="text/html")
+        ticket: str = request.app.state.service_key.ticket("docs")
+        return Response(made[0].replace(TICKET, ticket.encode()), headers=HEADERS, media_type="text/html")
 
     @router.get("/", include_in_schema=False)
     async def show_start() -> Response:

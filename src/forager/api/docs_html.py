@@ -20,8 +20,11 @@ _BOUNDS = (
 """A lower bound, an upper bound, and what they count."""
 
 
+TICKET = b"{page-ticket}"
+"""Stands in the page where the answer to a request has its ticket."""
 _KEY = (
-    '<p><label>Service key, for the forms on this page <input id="key" type="password" autocomplete="off"></label></p>'
+    "<p><label>The forms on this page work for twelve hours after it was loaded. To use another service key:"
+    ' <input id="key" type="password" autocomplete="off"></label></p>'
 )
 
 
@@ -32,7 +35,8 @@ def page_of(document: Part) -> str:
     sections = "".join(_section(document, tag, groups[tag["name"]]) for tag in document["tags"])
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n<body>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="ticket" content="{TICKET.decode()}"><style>{STYLE}</style></head>\n<body>'
         f"{_contents(groups)}<main><h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
         f'{_text(info["description"])}<p><a href="/openapi.json">The same for programs: openapi.json</a></p>'
         f"{_KEY}{sections}</main><script>{SCRIPT}</script></body></html>\n"

@@ -1,6 +1,7 @@
 """The script of `/docs`: sends the request of a "Try it" form and shows the answer.
 
-The service key is typed on the page and stays in that field: it is stored nowhere. Answers are shown as text, so
+The page has a ticket with which its forms work for twelve hours. A service key that is typed on the page stays in that
+field: it is stored nowhere. Answers are shown as text, so
 nothing in them can become part of the page.
 """
 
@@ -25,6 +26,8 @@ function requestOf(form) {
   const key = document.getElementById('key').value;
   if (key) {
     headers['X-Service-Key'] = key;
+  } else {
+    headers['X-Page-Ticket'] = document.querySelector('meta[name="ticket"]').content;
   }
   const body = form.querySelector('textarea');
   const sent = body && body.value.trim() ? body.value : undefined;

@@ -95,6 +95,13 @@ ATTEMPT = {
     "traceback": "Permanent: Serper answered 400: missing query",
 }
 DEAD = {**TASK, "pipeline": "places"}
+DEAD_REASON = {
+    "pipeline": "places",
+    "reason": "timed_out",
+    "error_type": "network",
+    "letters": 12,
+    "last_failed_at": TASK["ended_at"],
+}
 DEAD_DETAIL = {
     **DEAD,
     "body": {"keyword": "bars", "zip": "85001", "page": 1, "pages": 3},

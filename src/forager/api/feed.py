@@ -2,7 +2,8 @@
 are watched, each is polled less often, so that the total load on the ledger is bounded.
 
 A bounded tail of changes is kept in memory; a reader that is further behind reads pages from the ledger. A slow reader
-delays no other and costs one page of memory.
+delays no other and costs one page of memory. Readers take turns at the ledger, so that hundreds of them that catch up
+leave room for other requests.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import structlog
 
 from forager.api.frames import Numbered, change_frame, progress_of
 from forager.core.change import Change
-from forager.core.errors import ForagerError
+from forager.core.errors import ForagerError, NotFound
 from forager.core.ledger import Ledger
 from forager.ledger.reports import Reports
 
@@ -29,6 +30,10 @@ MOST_LOOKS = 200
 """Polls per second, over all watched jobs."""
 PAGE = 50
 TAIL = 1_000
+PAGES_AT_ONCE = 2
+"""Pages that are read and encoded at the same time, over all streams."""
+REMOVED = "removed"
+"""The state of a watched job that is not in the ledger any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,13 @@ class Sight:
 
 
 class JobFeed:
-    def __init__(self, job: UUID, ledger: Ledger, reports: Reports) -> None:
+    def __init__(self, job: UUID, ledger: Ledger, reports: Reports, turns: asyncio.Semaphore) -> None:
         self.job = job
         self.readers = 0
         self.seen = Sight(0, ended=False, progress={})
         self._ledger = ledger
         self._reports = reports
+        self._turns = turns
         self._looking = asyncio.Lock()
         self._moved = asyncio.Event()
         self._tail: list[Numbered] = []
@@ -62,17 +68,28 @@ class JobFeed:
             progress, ended = progress_of(report), report.finished_at is not None
             arrived = await self._extend_tail()
             if arrived or progress != self.seen.progress or ended != self.seen.ended:
-                self.seen = Sight(self.seen.number + 1, ended, progress)
-                moved, self._moved = self._moved, asyncio.Event()
-                moved.set()
+                self._show(ended, progress)
 
-    async def look_forever(self, nap: Callable[[], float]) -> None:
+    async def look_on(self, nap: Callable[[], float]) -> None:
+        """Poll until the job is removed: that ends its streams. An error of the store is logged when it begins."""
+        failing = False
         while True:
             await asyncio.sleep(nap())
             try:
                 await self.look()
+                failing = False
+            except NotFound:
+                self._show(True, {"id": self.job, "state": REMOVED, "reason": "the job was removed from the ledger"})
+                return
             except ForagerError as error:
-                log.warning("a watched job could not be read", job=str(self.job), error=error.message)
+                if not failing:
+                    log.warning("watched_job_unreadable", job_id=str(self.job), error=error.message)
+                failing = True
+
+    def _show(self, ended: bool, progress: Mapping[str, Any]) -> None:
+        self.seen = Sight(self.seen.number + 1, ended, progress)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     async def moved(self, since: Sight, timeout: float) -> bool:
         """Wait until there is something new. Returns False if nothing happens for `timeout` seconds."""
@@ -88,7 +105,8 @@ class JobFeed:
         if self._tail_from is not None and cursor >= self._tail_from:
             start = bisect_right(self._tail, cursor, key=lambda change: change.id)
             return self._tail[start : start + PAGE]
-        changes = [change_frame(c, self.job) for c in await self._page(cursor)]
+        async with self._turns:
+            changes = [change_frame(c, self.job) for c in await self._page(cursor)]
         if len(changes) < PAGE and self._tail_from is None:
             self._tail_from = changes[-1].id if changes else cursor
         return changes
@@ -122,6 +140,7 @@ class Feeds:
         """Set when the server shuts down; every stream then ends."""
         self._ledger = ledger
         self._reports = reports
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._open: dict[UUID, tuple[JobFeed, asyncio.Task[None]]] = {}
 
     @property
@@ -136,8 +155,8 @@ class Feeds:
     async def watch(self, job: UUID) -> AsyncIterator[JobFeed]:
         """Yield the feed of a job, freshly polled. Raises `NotFound` if there is no such job."""
         if job not in self._open:
-            feed = JobFeed(job, self._ledger, self._reports)
-            self._open[job] = feed, asyncio.create_task(feed.look_forever(self.nap))
+            feed = JobFeed(job, self._ledger, self._reports, self._turns)
+            self._open[job] = feed, asyncio.create_task(feed.look_on(self.nap))
         feed, looking = self._open[job]
         feed.readers += 1
         try:

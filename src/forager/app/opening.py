@@ -54,7 +54,8 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """Build an `App` from these settings, and close everything at the end of the block.
 
-    `may_create`: whether an empty PostgreSQL database gets the tables. `must_fit`: raise `StoreError` unless this
+    `may_create`: whether a store that does not exist is created, as the embedded one or as tables of an empty
+    PostgreSQL database. `must_fit`: raise `StoreError` unless this
     process has the keys and the folder of pages that the ledger needs; set by processes that work. `around` wraps
     what sends the requests of steps: simulated time must stand still while one is under way.
     """

@@ -33,7 +33,7 @@ class Retries:
     async def task(self, task: UUID) -> int:
         """Requeue one failed task, and those that were skipped because of it. Raises as `job` does."""
         await self._require((await self.reports.task(task)).job, ())
-        return await self.ledger.retry_task(task)
+        return await self.ledger.retry_tasks([task])
 
     async def is_possible(self, pipeline: str, job: UUID) -> bool:
         """Return whether tasks of this job can be retried without a secret."""

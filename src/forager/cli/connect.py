@@ -8,6 +8,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from forager.cli.host import AppEngine, quiet_log
@@ -16,7 +18,7 @@ from forager.cli.transport import HttpTransport, LocalTransport
 from forager.core.errors import StoreLocked
 from forager.kit.cli import render
 from forager.kit.cli.client import Api
-from forager.kit.cli.invocation import Reached
+from forager.kit.cli.invocation import Reached, StoreUse
 
 if TYPE_CHECKING:
     from forager.settings import Settings
@@ -31,10 +33,10 @@ LOCAL_KEY = "in-process-call"
 
 
 @asynccontextmanager
-async def reach(settings: "Settings", *, debug: bool = False, only_reads: bool = False) -> AsyncIterator[Reached]:
+async def reach(settings: "Settings", *, debug: bool = False, store: StoreUse = "existing") -> AsyncIterator[Reached]:
     """Yield the API for this store: that of a running Forager, or one opened for this command."""
     async with AsyncExitStack() as stack:
-        yield await _first_that_answers(settings, stack, debug=debug, only_reads=only_reads)
+        yield await _first_that_answers(settings, stack, debug=debug, store=store)
 
 
 def find_running(settings: "Settings") -> str | None:
@@ -65,23 +67,32 @@ def over_http(find: Callable[[], str | None], key: str) -> Api:
 
 
 @asynccontextmanager
-async def in_process(settings: "Settings", *, debug: bool = False, only_reads: bool = False) -> AsyncIterator[Reached]:
+async def in_process(
+    settings: "Settings", *, debug: bool = False, store: StoreUse = "created"
+) -> AsyncIterator[Reached]:
     """Open the store in this process and yield its API, which is called directly.
 
-    With `only_reads`, an empty PostgreSQL database is an error: it may be the wrong one, and is not filled with tables.
+    Unless `store` is `created`, a missing store is an error: the folder or the database may be the wrong one.
     """
     from forager.api import create_api
     from forager.app import open_app
 
     quiet_log(debug=debug)
-    async with open_app(settings, may_create=not only_reads) as app:
+    async with open_app(settings, may_create=store == "created") as app:
         api = Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY)
         # On PostgreSQL, other processes may work on the store without our noticing.
         yield Reached(api, AppEngine(app), is_alone=settings.database_url is None)
 
 
-async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool, only_reads: bool) -> Reached:
+async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool, store: StoreUse) -> Reached:
     began = time.monotonic()
+    if store != "created" and not _has_store(settings):
+        if store == "existing":
+            from forager.ledger.sqlite.lock import no_store
+
+            raise no_store(settings.home)
+        elsewhere = stack.enter_context(TemporaryDirectory(prefix="forager-"))
+        settings, store = settings.model_copy(update={"home": Path(elsewhere)}), "created"
     while True:
         if find_running(settings) is not None:
             return Reached(over_http(lambda: find_running(settings), service_key_for(settings)))
@@ -92,8 +103,16 @@ async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, de
         else:
             try:
                 with render.busy("Opening the store …"):
-                    return await stack.enter_async_context(in_process(settings, debug=debug, only_reads=only_reads))
+                    return await stack.enter_async_context(in_process(settings, debug=debug, store=store))
             except StoreLocked:
                 if waited > WAIT_FOR_OWNER:
                     raise
         await asyncio.sleep(LOOK_AGAIN_EVERY)
+
+
+def _has_store(settings: "Settings") -> bool:
+    """Return False if the embedded store does not exist and no Forager that runs could have it."""
+    from forager.ledger.sqlite.lock import has_store
+
+    known = settings.database_url is not None or settings.api_url is not None
+    return known or has_store(settings.home) or is_looked_after(settings.home)

@@ -47,10 +47,13 @@ def downgrade(
 ) -> None:
     """Downgrade the schema to a revision. Data in newer tables and columns is lost."""
     from forager.ledger.schema import migrate
+    from forager.ledger.sqlite.lock import no_store
 
     if not yes and not typer.confirm("Data in newer tables and columns will be lost. Continue?", err=True):
         raise typer.Abort
     store, catalog = _store(invocation(context))
+    if isinstance(store, Path) and not store.exists():
+        raise no_store(store.parent)
     migrate.downgrade(store, catalog, revision)
     _show(migrate.current(store), as_json=as_json)
 
@@ -73,7 +76,7 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     quiet_log(debug=given.debug)
 
     async def rotated() -> Rotated:
-        async with open_app(settings) as opened:
+        async with open_app(settings, may_create=False) as opened:
             return await opened.rotate_keys()
 
     done = run_loop(rotated())
@@ -91,16 +94,17 @@ def compact(context: typer.Context, as_json: Json = False) -> None:
 
     A store of an earlier release needs this once: afterwards, retention returns space by itself.
     """
-    from forager.core.errors import NotFound, Rejected
+    from forager.core.errors import Rejected
     from forager.kit.cli import render
     from forager.ledger.schema.migrate import alone
     from forager.ledger.sqlite.compact import compact as rewrite
+    from forager.ledger.sqlite.lock import no_store
 
     store, _ = _store(invocation(context))
     if not isinstance(store, Path):
         raise Rejected("PostgreSQL reuses free space by itself. `VACUUM FULL` returns it to the system.")
     if not store.exists():
-        raise NotFound(f"There is no store at {store}.")
+        raise no_store(store.parent)
     with alone(store):
         before, after = rewrite(store)
     if as_json:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forager.kit.cli.activity import activity
 from forager.kit.cli.ids import OfJob, TaskId, full_job, read_task
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import NO_WORKER, with_api
@@ -19,6 +20,8 @@ Reason = Annotated[str | None, typer.Option(help="Only this reason, such as time
 ErrorType = Annotated[str | None, typer.Option(help="Only this type of error, such as network or parse.")]
 EVIDENCE_SHOWN = 2_000
 ATTEMPTS_SHOWN = 20
+JOBS_NAMED = 10
+GROUPED_BY = ("pipeline", "reason", "error_type")
 
 
 @app.command("list")
@@ -33,17 +36,19 @@ def list_dead(
     ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List dead letters, newest first."""
+    """List dead letters by reason, with the total of each; within a reason newest first."""
     from forager.kit.cli import render
 
-    async def ask(at: Reached) -> Any:
-        return await at.api.get("/dead", **await _filters(at, job, pipeline, reason, error_type), limit=limit)
+    async def ask(at: Reached) -> tuple[Any, Any]:
+        chosen = await _filters(at, job, pipeline, reason, error_type)
+        letters = await at.api.get("/dead", **chosen, limit=limit)
+        return letters, [] if as_json else await at.api.get("/dead/reasons", **chosen)
 
-    letters = with_api(context, ask)
+    letters, reasons = with_api(context, ask)
     if as_json:
         render.show_json(letters)
     elif letters:
-        render.out().print(_listed(letters))
+        _show_groups(letters, reasons)
     elif job or pipeline or reason or error_type:
         render.notes().print("No dead letters match. See all of them: forager dead list")
     else:
@@ -70,7 +75,7 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
         ("job", str(letter["job"])),
         ("pipeline", letter["pipeline"]),
         ("failed", f"{render.moment(letter['ended_at'])} UTC, after {render.some(letter['attempts'], 'attempt')}"),
-        ("reason", " / ".join(filter(None, (letter["reason"], letter["error_type"]))) or None),
+        ("reason", _reason(letter)),
         ("error", render.plain(letter["error"])),
         ("lane", render.plain(letter["lane"])),
         ("key", render.plain(letter["key"])),
@@ -109,25 +114,33 @@ def retry(
     if bool(tasks) == chosen:
         raise typer.BadParameter("Give ids of tasks, or a filter such as --reason timed_out, or --all")
 
-    async def ask(at: Reached) -> tuple[dict[str, int], str]:
-        remark = f" {NO_WORKER}" if at.is_alone else ""
-        if not tasks:
-            body = await _filters(at, job, pipeline, reason, error_type)
-            return await at.api.post("/dead/retry", {name: v for name, v in body.items() if v is not None}), remark
-        requeued = [(await at.api.post(f"/dead/{task}/retry"))["requeued"] for task in tasks]
-        return {"requeued": sum(requeued), "letters": len(tasks), "left_out": 0}, remark
+    done: dict[str, Any] = {"requeued": 0, "letters": 0, "passed_over": []}
 
-    answered, remark = with_api(context, ask)
+    async def ask(at: Reached) -> str:
+        if not tasks:
+            await _retry_matching(at, await _filters(at, job, pipeline, reason, error_type), done)
+        for task in tasks or ():
+            done["requeued"] += (await at.api.post(f"/dead/{task}/retry"))["requeued"]
+            done["letters"] += 1
+        return f" {NO_WORKER}" if at.is_alone else ""
+
+    try:
+        remark = with_api(context, ask)
+    except BaseException:
+        if done["letters"]:
+            render.notes().print(f"{render.some(done['requeued'], 'task')} queued again before this error:")
+        raise
     if as_json:
-        render.show_json(answered)
+        render.show_json(done)
         return
-    if answered["letters"]:
-        again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
+    if done["letters"]:
+        again = f"{render.some(done['requeued'], 'task')} queued again.{remark}"
         render.out().print(again, markup=False, soft_wrap=True)
-    elif not answered["left_out"]:
+    elif not done["passed_over"]:
         render.out().print("No dead letters match: nothing is queued again.")
-    if answered["left_out"]:
-        render.out().print(_left_out(answered["left_out"]), markup=False, soft_wrap=True)
+    for each in done["passed_over"]:
+        number = render.some(each["letters"], "dead letter")
+        render.out().print(f"{number} passed over ({each['reason']}). {each['message']}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -139,12 +152,25 @@ def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None
     render.show_json(answered) if as_json else render.out().print("Discarded.")
 
 
-def _left_out(letters: int) -> str:
-    from forager.kit.cli import render
-
-    number = render.some(letters, "dead letter")
-    needs = "needs" if letters == 1 else "need"
-    return f"{number} of ended jobs {needs} a new secret first. See how: forager dead retry TASK"
+async def _retry_matching(at: Reached, chosen: dict[str, Any], done: dict[str, Any]) -> None:
+    """Follow the pages of a bulk retry, and add up in `done` what they did."""
+    body = {name: value for name, value in chosen.items() if value is not None}
+    with activity() as show:
+        while True:
+            page = await at.api.post("/dead/retry", body)
+            done["requeued"] += page["requeued"]
+            done["letters"] += page["letters"]
+            for each in page["passed_over"]:
+                known = next((old for old in done["passed_over"] if old["reason"] == each["reason"]), None)
+                if known is None:
+                    done["passed_over"].append(each)
+                else:
+                    known["letters"] += each["letters"]
+                    known["jobs"] = list(dict.fromkeys([*known["jobs"], *each["jobs"]]))[:JOBS_NAMED]
+            if page["next_cursor"] is None:
+                return
+            body["cursor"] = page["next_cursor"]
+            show(f"{done['letters']:,} dead letters queued again …")
 
 
 async def _filters(
@@ -169,21 +195,46 @@ def _tried(attempts: list[dict[str, Any]]) -> "Table":
     return rows
 
 
-def _listed(letters: list[dict[str, Any]]) -> "Table":
+def _show_groups(letters: list[dict[str, Any]], reasons: list[dict[str, Any]]) -> None:
+    """Print the listed letters under their reasons, and the reasons that none of them has. Every line fits its width:
+    what is long is wrapped, and an error that several letters share is printed once."""
+    from forager.kit.cli import render
+
+    console = render.out()
+    for each in reasons:
+        own = [letter for letter in letters if all(letter[name] == each[name] for name in GROUPED_BY)]
+        shown = "" if len(own) == each["letters"] else f", {render.count(len(own))} listed"
+        head = f"{each['pipeline']}: {_reason(each)} ({render.some(each['letters'], 'dead letter')}{shown})"
+        console.print(head, style="bold", markup=False)
+        if own:
+            errors = {letter["error"] for letter in own}
+            console.print(_listed(own, with_error=len(errors) > 1))
+            if len(errors) == 1:
+                console.print(render.indented(errors.pop()))
+        console.print()
+    total = sum(each["letters"] for each in reasons)
+    ways = render.some(len(reasons), "reason")
+    console.print(f"{render.some(total, 'dead letter')}, {ways}. Retry: forager dead retry TASK, --reason or --all")
+
+
+def _reason(letter: Mapping[str, Any]) -> str:
+    return " / ".join(filter(None, (letter["reason"], letter["error_type"]))) or "no reason recorded"
+
+
+def _listed(letters: list[dict[str, Any]], *, with_error: bool) -> "Table":
     from forager.kit.cli import render
     from forager.kit.cli.ids import short_job, short_task
 
-    columns = ("task", "failed (UTC)", "job", "what", "reason")
-    rows = render.table(*columns, fold=("what", "reason"))
+    columns = ("task", "failed (UTC)", "job", "what", *(("error",) if with_error else ()))
+    rows = render.table(*columns, fold=("task", "what", "error"))
     for letter in letters:
-        why = letter["error"] if not letter["reason"] else f"{letter['reason']}: {letter['error']}"
-        rows.add_row(
+        cells = [
             short_task(letter["id"]),
             render.moment(letter["ended_at"])[5:16],
             short_job(letter["job"]),
             render.plain(letter["url"] or letter["key"]),
-            render.plain(why),
-        )
+        ]
+        rows.add_row(*cells, *([render.plain(letter["error"])] if with_error else ()))
     return rows
 
 

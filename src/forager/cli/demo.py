@@ -23,17 +23,17 @@ def demo(
 ) -> None:
     """Run a real job against a simulated upstream: no key, no network, nothing to pay.
 
-    Works in a data folder of its own (<home>/demo), fresh each time; your own data is not touched.
+    Works in a data folder of its own (<home>/demo/PIPELINE), fresh each time; your own data is not touched.
     """
     from forager.cli import demo_setup
 
-    chosen = _chosen(pipeline)
+    name, chosen = _chosen(pipeline)
     given = invocation(context)
     quiet_log(debug=given.debug)
-    home = demo_setup.fresh_folder(given.settings().home / "demo")
+    home = demo_setup.fresh_folder(given.settings().home / "demo" / (f"{name}-crash" if crash else name))
     if isinstance(chosen, OwnDemo):
         if crash:
-            raise Rejected(f"The demo of {pipeline} has no crash. Try `forager demo --crash`.")
+            raise Rejected(f"The demo of {name} has no crash. Try `forager demo --crash`.")
         chosen.run(home, as_json)
         return
     with demo_setup.upstream_process(chosen, home) as ready:
@@ -47,11 +47,12 @@ def demo(
             run_demo(chosen, home, ready(), as_json=as_json)
 
 
-def _chosen(pipeline: str | None) -> Demo | OwnDemo:
+def _chosen(pipeline: str | None) -> tuple[str, Demo | OwnDemo]:
+    """Return the name of a demo, and the demo."""
     features = with_demo()
     for feature in features:
         if feature.demo is not None and pipeline in (None, feature.name):
             demo: Demo | OwnDemo = feature.demo.load()
-            return demo
+            return feature.name, demo
     names = ", ".join(feature.name for feature in features)
     raise Rejected(f"There is no demo of {pipeline!r}. Choose one of: {names}.")

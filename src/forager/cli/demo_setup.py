@@ -18,7 +18,7 @@ _MARK = ".made-by-forager-demo"
 def fresh_folder(home: Path) -> Path:
     """Return an empty data folder. Files of an earlier demo are removed; a folder that is not from a demo is not
     touched."""
-    from forager.ledger.sqlite.lock import read_owner
+    from forager.ledger.sqlite.lock import make_private, read_owner
 
     if home.exists():
         if not (home / _MARK).exists() and any(home.iterdir()):
@@ -27,7 +27,7 @@ def fresh_folder(home: Path) -> Path:
             raise StoreLocked(f"A demo is running in {home} already (process {owner.pid}). Wait for it, or end it.")
         shutil.rmtree(home)
     try:
-        home.mkdir(parents=True)
+        make_private(home)
         (home / _MARK).touch()
     except OSError as error:
         raise Rejected(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from forager.core.errors import Rejected
 from forager.kit.cli.finding import Finding
+from forager.kit.cli.render import some
 
 if TYPE_CHECKING:
     from forager.settings import Settings
@@ -36,7 +37,7 @@ def _policies(settings: "Settings") -> Finding:
         return Finding("policy file", "problem", f"{path} is not UTF-8 text", remedy)
     except Rejected as error:
         return Finding("policy file", "problem", error.message, remedy)
-    return Finding("policy file", "ok", f"{path}, {len(found.domains):,} domains")
+    return Finding("policy file", "ok", f"{path}, {some(len(found.domains), 'domain')}")
 
 
 def _proxies(settings: "Settings") -> Finding:
@@ -46,7 +47,7 @@ def _proxies(settings: "Settings") -> Finding:
         found = given_proxies([each.get_secret_value() for each in settings.proxy_endpoints], settings.proxy_file)
     except Rejected as error:
         return Finding("proxies", "problem", error.message, "docs/proxies.md has the forms.")
-    return Finding("proxies", "ok", f"{len(found):,} in the settings")
+    return Finding("proxies", "ok", f"{some(len(found), 'proxy', 'proxies')} in the settings")
 
 
 def _backend(url: str, *, has_key: bool) -> Finding:

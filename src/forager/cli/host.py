@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from forager.kit.cli.invocation import Reached
+from forager.kit.cli.invocation import Reached, StoreUse
 
 if TYPE_CHECKING:
     from forager.app import App
@@ -22,10 +22,12 @@ class Application:
 
         return load_settings(overrides)
 
-    def reach(self, settings: Any, *, debug: bool, only_reads: bool = False) -> AbstractAsyncContextManager[Reached]:
+    def reach(
+        self, settings: Any, *, debug: bool, store: StoreUse = "existing"
+    ) -> AbstractAsyncContextManager[Reached]:
         from forager.cli.connect import reach
 
-        return reach(settings, debug=debug, only_reads=only_reads)
+        return reach(settings, debug=debug, store=store)
 
 
 class AppEngine:

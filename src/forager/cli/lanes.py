@@ -119,9 +119,11 @@ def set_rules(
         raise typer.BadParameter("Give at least one rule, such as --tokens 1, or --clear")
     path = f"{path_of(lane)}/rules"
     if clear:
-        detail = with_api(context, lambda at: at.api.put(path, changes), fields=FIELDS)
+        detail = with_api(context, lambda at: at.api.put(path, changes), fields=FIELDS, store="created")
     else:
-        detail = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}), fields=FIELDS)
+        detail = with_api(
+            context, lambda at: at.api.patch(path, {**taken_back, **changes}), fields=FIELDS, store="created"
+        )
     _shown(detail, as_json=as_json)
 
 
@@ -163,7 +165,7 @@ def _rule(text: str) -> str:
 def _act(context: typer.Context, lane: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
-    detail = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"))
+    detail = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"), store="created")
     render.show_json(detail) if as_json else render.out().print(f"{message} {detail['name']}.", markup=False)
 
 

@@ -55,7 +55,9 @@ def add(
     from forager.kit.cli import render
 
     body = {"address": sys.stdin.readline().strip() if address == "-" else address}
-    added = with_api(context, lambda at: at.api.post("/proxies", body | ({"region": region} if region else {})))
+    added = with_api(
+        context, lambda at: at.api.post("/proxies", body | ({"region": region} if region else {})), store="created"
+    )
     if as_json:
         render.show_json(added)
     else:

@@ -38,7 +38,7 @@ def restore(
         render.show_json(asdict(done))
         return
     render.out().print(
-        f"{done.jobs:,} jobs restored, {done.unfinished:,} of them unfinished; {done.queued:,} of {done.tasks:,} tasks "
-        f"will run; {done.records:,} records.",
+        f"{render.some(done.jobs, 'job')} restored, {done.unfinished:,} of them unfinished; {done.queued:,} of"
+        f" {render.some(done.tasks, 'task')} will run; {render.some(done.records, 'record')}.",
         markup=False,
     )

@@ -109,7 +109,7 @@ def add(
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
     body |= {"cron": cron, "every": seconds(every) if every is not None else None}
     try:
-        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(checked_name(name))}", body))
+        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(checked_name(name))}", body), store="created")
     except Rejected as wrong:
         wrong.fields = tuple(hinted(each, param or []) for each in wrong.fields)
         raise

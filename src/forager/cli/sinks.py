@@ -45,7 +45,7 @@ def types(context: typer.Context, as_json: Json = False) -> None:
     """List the types of sinks, and the options of each."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.get("/sink-types"))
+    found = with_api(context, lambda at: at.api.get("/sink-types"), store="optional")
     if as_json:
         render.show_json(found)
         return
@@ -87,7 +87,9 @@ def add(
     async def work(at: Any) -> tuple[Any, str]:
         return await at.api.post("/sinks", body), f" {NO_WORKER}" if at.is_alone else ""
 
-    status, but = with_api(context, work, fields={"name": "sink", "type": "type_", "after": "from_now"})
+    status, but = with_api(
+        context, work, fields={"name": "sink", "type": "type_", "after": "from_now"}, store="created"
+    )
     if as_json:
         render.show_json(status)
     else:

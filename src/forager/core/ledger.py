@@ -104,7 +104,14 @@ class Ledger(Protocol):
         """
         ...
 
-    async def retry_task(self, task: UUID) -> int: ...
+    async def retry_tasks(self, tasks: Sequence[UUID]) -> int:
+        """Requeue dead letters of one job in one transaction, and the followers that were skipped because of them.
+        Returns the number of tasks; those that are no dead letters any more do not count.
+
+        Raises `NotFound` if none of them is a dead letter, and `Conflict` if the job was cancelled.
+        """
+        ...
+
     async def discard(self, task: UUID) -> None:
         """Hide one dead letter; counters stay."""
         ...

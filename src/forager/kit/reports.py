@@ -48,6 +48,11 @@ class JobReport(Report):
     discoveries: int = Field(description="Records that are new in the store.")
     rejected: int = Field(description="Rows that failed validation: `/jobs/{job_id}/rejected`.")
     waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null if some do or may.")
+    lane_rate: float | None = Field(
+        default=None,
+        description="Requests per second that the lanes of its queued tasks allow together, from a sample of them; null"
+        " if they have no limit. Shown for an open job, not in lists.",
+    )
 
 
 class TaskReport(Report):

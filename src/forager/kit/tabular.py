@@ -6,6 +6,7 @@ so they are collected from all rows (`Nested`) before the header is written.
 
 import csv
 import io
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ Encode = Callable[[Any], bytes]
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """Some spreadsheets run text that begins with one of these; a leading apostrophe prevents that."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"})
+_BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+"""Hangul fillers and the empty Braille pattern."""
 
 
 def json_lines(rows: Iterable[Row], encode: Encode = orjson.dumps) -> bytes:
@@ -59,8 +63,18 @@ class CsvTable:
 
 
 def harmless(text: str) -> str:
-    """Return the text with an apostrophe if a spreadsheet could run it, also after leading blanks, which some trim."""
-    return f"'{text}" if text.startswith(RISKY) or text.lstrip().startswith(RISKY) else text
+    """Return the text with an apostrophe if a spreadsheet could run it, also after leading blanks and characters that
+    cannot be seen, such as a byte-order mark or a zero-width space: some programs drop them."""
+    if text.startswith(RISKY):
+        return f"'{text}"
+    seen = next((at for at, char in enumerate(text) if not _is_unseen(char)), len(text))
+    return f"'{text}" if text.startswith(RISKY, seen) else text
+
+
+def _is_unseen(char: str) -> bool:
+    """Return whether a character shows nothing: white space, control and format characters, marks that combine with
+    the character before them, and letters that are blank by definition."""
+    return char.isspace() or unicodedata.category(char) in _UNSEEN or char in _BLANK_LETTERS
 
 
 def _written(lines: Iterable[Sequence[Any]]) -> bytes:

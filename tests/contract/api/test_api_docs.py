@@ -1,15 +1,17 @@
 """The page that describes the API to people: whole, its own, and harmless whatever a description says."""
 
+import base64
 import copy
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from forager.api.docs_html import page_of
 from forager.api.serve import running
-from tests.support.api import KEY, Front
+from tests.support.api import KEY, Front, client_of
 
 NASTY = "</style></pre></code><script>alert(1)</script>\"'`x<b>`&amp;"
 
@@ -105,3 +107,30 @@ async def test_a_call_is_tried_from_the_page_in_a_browser(simple: Front, chromiu
         await form.locator("output", has_text="401 ").wait_for()
         await browser.close()
     assert len(await simple.data("/api/v1/jobs")) == 1
+
+
+async def test_the_forms_work_for_a_browser_that_has_signed_in(simple: Front) -> None:
+    """By a ticket of the page: a password alone would be sent by requests that a foreign page triggers as well."""
+    signed_in = {"Authorization": "Basic " + base64.b64encode(f"anyone:{KEY}".encode()).decode()}
+    async with client_of(simple.api, key=None) as browser:
+        page = await browser.get("/docs", headers=signed_in)
+        ticket = next(a["content"] or "" for tag, a in Read(page.text).tags if a.get("name") == "ticket")
+        assert page.headers["cache-control"] == "no-store"
+        assert KEY not in page.text
+        sent = {"X-Page-Ticket": ticket}
+        for path in ("/api/v1/jobs", "/api/v1/lanes", "/api/v1/review-fetch/0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"):
+            assert (await browser.get(path, headers=sent)).status_code in (200, 404), path
+            assert (await browser.get(path, headers=signed_in)).status_code == 401, path
+        assert (await browser.post("/api/v1/dead/retry", headers=sent, json={})).status_code == 200
+        of_demo = {"X-Page-Ticket": simple.api.state.service_key.ticket("demo")}
+        assert (await browser.get("/api/v1/jobs", headers=of_demo)).status_code == 401
+        simple.api.state.service_key.replace("another-key-from-now-on")
+        assert (await browser.get("/api/v1/jobs", headers=sent)).status_code == 401
+    script = page.text.rpartition("<script>")[2]
+    assert "X-Page-Ticket" in script
+
+
+async def test_every_model_of_the_document_has_a_title_of_its_own(simple: Front) -> None:
+    schemas = (await simple.client.get("/openapi.json")).json()["components"]["schemas"]
+    titles = Counter(schema.get("title", name) for name, schema in schemas.items())
+    assert [title for title, times in titles.items() if times > 1] == []

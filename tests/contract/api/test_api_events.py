@@ -1,6 +1,9 @@
 """Streams of events over a real server: order, resuming, ends, and readers that misbehave."""
 
 import asyncio
+import socket
+import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,9 +14,11 @@ import httpx
 import orjson
 import psutil
 import pytest
+import structlog
 
-from forager.api import events, feed
+from forager.api import changes, events, feed
 from forager.api.serve import running
+from forager.core.errors import StoreError
 from forager.kit.http import event_stream
 from tests.support.api import KEY, PATIENCE, Front
 
@@ -194,14 +199,65 @@ async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypat
                 break
 
 
-async def test_a_stream_closes_when_its_key_is_revoked__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["jobs/{}/events", "changes/events"])
+async def test_a_stream_closes_when_its_key_is_revoked__S13(
+    simple: Front, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     assert event_stream.HEARTBEAT <= 30
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(changes, "HEARTBEAT", 0.05)
     job = await simple.create()
+    received = ""
+    async with (
+        served(simple) as client,
+        asyncio.timeout(PATIENCE),
+        client.stream("GET", f"/api/v1/{path.format(job)}") as answer,
+    ):
+        async for part in answer.aiter_text():
+            received += part
+            simple.api.state.service_key.replace("another-key-from-now-on")
+        assert (await client.get("/api/v1/jobs")).status_code == 401
+    assert "event: change" in received
+    assert "event: end" not in received, "the job has not ended: the stream was closed"
+
+
+async def test_a_stream_of_a_removed_job_ends(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
+    job = await simple.create()
+    received: list[Event] = []
     async with served(simple) as client:
         async for event in stream(client, job):
-            assert event.name != "end"
-            simple.api.state.service_key.replace("another-key-from-now-on")
+            if not received:
+                with sqlite3.connect(simple.app.settings.home / "ledger.db") as ledger:
+                    ledger.execute("DELETE FROM jobs")
+            received.append(event)
+        assert (await client.get(f"/api/v1/jobs/{job}/events")).status_code == 404, "a reconnect ends there"
+    assert received[-1].name == "end"
+    assert (received[-1].data["id"], received[-1].data["state"]) == (job, "removed")
+    assert simple.api.state.feeds._open == {}
+
+
+async def test_a_store_that_cannot_be_read_is_logged_once(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LOOK_EVERY", 0.001)
+    job = UUID(await simple.create())
+    real, tries = simple.app.reports.job, 0
+
+    async def fail(job: UUID) -> Any:
+        nonlocal tries
+        tries += 1
+        raise StoreError("the disk is gone")
+
+    with structlog.testing.capture_logs() as lines:
+        async with simple.api.state.feeds.watch(job), asyncio.timeout(PATIENCE):
+            for _ in range(2):
+                monkeypatch.setattr(simple.app.reports, "job", fail)
+                tries = 0
+                while tries < 10:
+                    await asyncio.sleep(0.001)
+                monkeypatch.setattr(simple.app.reports, "job", real)
+                await simple.api.state.feeds._open[job][0].look()
+                await asyncio.sleep(0.05)
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["watched_job_unreadable"] * 2
 
 
 async def test_a_stream_closes_when_the_server_does(simple: Front) -> None:
@@ -252,14 +308,48 @@ async def _stuck_reader(front: Front, job: str, taken: list[Any], free: asyncio.
     await front.api({**scope, "headers": [(b"x-service-key", KEY.encode())]}, receive, send)
 
 
-async def test_a_reader_that_takes_nothing_is_let_go__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "PATIENCE", 0.05)
-    job = await simple.create(keyword="bars", zips=["85001"], pages=2)
+def _connections(port: int) -> int:
+    """Count the connections of the server's side, with those whose last bytes the kernel still keeps."""
+    every = psutil.net_connections(kind="tcp")
+    over = (psutil.CONN_LISTEN, psutil.CONN_TIME_WAIT)
+    return sum(getattr(each.laddr, "port", 0) == port and each.status not in over for each in every)
+
+
+async def _clients_that_read_nothing(port: int, path: str, number: int, stack: AsyncExitStack) -> None:
+    """Open connections, send a request on each, and read nothing of the answers."""
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Service-Key: {KEY}\r\n\r\n".encode()
+    loop = asyncio.get_running_loop()
+    for _ in range(number):
+        client = stack.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, request)
+
+
+@pytest.mark.parametrize(
+    ("path", "clients"), [("jobs/{}/events", 200), ("changes/events", 200), ("changes?limit=1000", 20)]
+)
+async def test_a_client_that_reads_nothing_is_disconnected__S13(simple: Front, path: str, clients: int) -> None:
+    job = await simple.create(keyword="bars", zips=["85001", "85002", "85003", "02139"], pages=10)
     await simple.work()
-    taken: list[Any] = []
-    async with asyncio.timeout(PATIENCE):
-        await _stuck_reader(simple, job, taken, asyncio.Event())
-    assert len(taken) == 1, "one page, and no more before that was taken"
+    path = f"/api/v1/{path.format(job)}"
+    async with (
+        AsyncExitStack() as stack,
+        asyncio.timeout(PATIENCE),
+        running(simple.api, host="127.0.0.1", port=0, patience=1.0) as url,
+        httpx.AsyncClient(base_url=url, headers={"X-Service-Key": KEY}, timeout=PATIENCE) as client,
+    ):
+        port = client.base_url.port or 0
+        await _clients_that_read_nothing(port, path, clients, stack)
+        slowest = 0.0
+        while _connections(port) > 1:
+            begun = time.monotonic()
+            health = (await client.get("/health")).json()["data"]
+            assert health["store"] == "ok"
+            slowest = max(slowest, time.monotonic() - begun)
+            await asyncio.sleep(0.05)
+        assert slowest < 5.0
     assert simple.api.state.feeds.streams == 0
 
 

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from forager.sandbox import Fault, Rule
 from tests.support.api import JOB, ONE_QUERY, Front, open_front
 
 
@@ -171,6 +172,63 @@ async def test_a_dead_letter_is_shown_with_its_evidence_and_retried__PL_12(front
     assert await front.data("/api/v1/dead") == []
     await front.work()
     assert (await front.data(f"/api/v1/jobs/{job}"))["state"] == "completed"
+
+
+async def failed_letters(front: Front, keyword: str) -> str:
+    """A job whose four queries have all become dead letters."""
+    job = await front.create(keyword=keyword, zips=["85001", "85002", "85003", "02139"], pages=1)
+    await front.work()
+    return job
+
+
+async def retry_pages(front: Front, **body: Any) -> list[dict[str, Any]]:
+    """Follow the pages of a bulk retry to the end."""
+    pages: list[dict[str, Any]] = []
+    while not pages or pages[-1]["next_cursor"] is not None:
+        cursor = {"cursor": pages[-1]["next_cursor"]} if pages else {}
+        answer = await front.client.post("/api/v1/dead/retry", json={**body, **cursor})
+        assert answer.status_code == 200, answer.text
+        pages.append(answer.json()["data"])
+    return pages
+
+
+async def test_a_bulk_retry_reports_page_by_page_what_it_requeued_and_what_it_passed_over(
+    store: str | None, tmp_path: Path
+) -> None:
+    """A letter of a cancelled job neither stops the others nor is silently dropped."""
+    async with open_front(tmp_path, store, script=(Rule(Fault.MALFORMED, times=8),)) as front:
+        good, cancelled = await failed_letters(front, "bars"), await failed_letters(front, "gyms")
+        (one, *_) = await front.data("/api/v1/dead", job=cancelled)
+        await front.client.post(f"/api/v1/dead/{one['id']}/retry")
+        await front.client.post(f"/api/v1/jobs/{cancelled}/cancel")
+        reasons = await front.data("/api/v1/dead/reasons")
+        assert [(each["pipeline"], each["error_type"], each["letters"]) for each in reasons] == [("places", "parse", 7)]
+        assert await front.data("/api/v1/dead/reasons", job=good, error_type="network") == []
+        pages = await retry_pages(front, limit=2)
+        assert sum(page["requeued"] for page in pages) == sum(page["letters"] for page in pages) == 4
+        assert len(pages) == 4
+        over = [each for page in pages for each in page["passed_over"]]
+        assert sum(each["letters"] for each in over) == 3
+        assert {each["reason"] for each in over} == {"job_cancelled"}
+        assert all(each["jobs"] == [cancelled] and "discard" in each["message"] for each in over)
+        left = await front.data("/api/v1/dead")
+        assert {letter["job"] for letter in left} == {cancelled}
+        await front.work()
+        assert (await front.data(f"/api/v1/jobs/{good}"))["state"] == "completed"
+        refused = await front.client.post("/api/v1/dead/retry", json={"limit": 1_001})
+        assert refused.status_code == 422
+
+
+async def test_the_letters_of_one_job_are_requeued_in_one_transaction(
+    store: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_front(tmp_path, store, script=(Rule(Fault.MALFORMED, times=4),)) as front:
+        job = await failed_letters(front, "bars")
+        before = (await front.data("/api/v1/changes", limit=1_000))[-1]["id"]
+        (page,) = await retry_pages(front, job=job)
+        assert page == {"requeued": 4, "letters": 4, "passed_over": [], "next_cursor": None}
+        changes = await front.data("/api/v1/changes", after=before, kinds="job")
+        assert [change["op"] for change in changes] == ["retried"]
 
 
 async def test_a_failed_job_is_retried_whole__PL_12(front: Front) -> None:

@@ -133,7 +133,22 @@ async def test_records_are_downloaded_as_json_lines_and_as_csv(front: Front) -> 
     assert "place" in wrong.json()["meta"]["fields"][0]["message"]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1 602", "-2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1"])
+HIDDEN = tuple(
+    f"{unseen}=1+1"
+    for unseen in (
+        *("\ufeff", "\u200b", "\u200c", "\u200d", "\u2060", "\u00ad", "\u202e", "\u2066", "\u180e", "\x01", "\x7f"),
+        *("\u00a0", "\u3000", "\u2028", "\u0301", "\ufe0f", "\u3164", "\u2800", "\ufeff \u200b\t", "\U000e0020"),
+    )
+)
+"""Formulas behind characters that cannot be seen, which a spreadsheet may drop."""
+
+
+def test_text_with_a_mark_at_its_beginning_stays_as_it_is() -> None:
+    for text in ("\ufeffBar", "Bar =1", "\u200b", "", "e\u0301t\u00e9"):
+        assert harmless(text) == text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1 602", "-2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1", *HIDDEN])
 def test_a_cell_cannot_be_a_formula__S17(text: str) -> None:
     assert harmless(text) == "'" + text
     (row,) = csv.reader(io.StringIO(CsvTable(["title"]).lines([{"title": text}]).decode(), newline=""))

@@ -104,7 +104,7 @@ async def test_a_discarded_dead_letter_is_hidden_and_a_retried_one_is_none(rig: 
         await rig.refuse(lease)
     discarded, retried, left = (await rig.reports.dead()).items
     await rig.ledger.discard(discarded.id)
-    await rig.ledger.retry_task(retried.id)
+    await rig.ledger.retry_tasks([retried.id])
     assert [letter.id for letter in (await rig.reports.dead()).items] == [left.id]
     assert (await rig.reports.job(job)).failed == 2
     with pytest.raises(NotFound):

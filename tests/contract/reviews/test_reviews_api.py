@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 import pytest
 
-from forager.api import dead
 from forager.ledger.reports import Reports
 from forager.pipelines.reviews.reports import figures
 from forager.sandbox import Tenant
@@ -140,14 +139,13 @@ async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None
         assert (refused.status_code, refused.json()["meta"]["fields"][0]["field"]) == (422, "access_token"), path
         assert f"{API}/{job}/retry" in refused.json()["error"]
     many = await simple.client.post("/api/v1/dead/retry", json={"pipeline": "reviews"})
-    assert many.json()["data"] == {"requeued": 0, "letters": 0, "left_out": 1}
+    (over,) = many.json()["data"]["passed_over"]
+    assert (over["reason"], over["letters"], over["jobs"]) == ("secret_required", 1, [job])
+    assert (many.json()["data"]["requeued"], many.json()["data"]["letters"]) == (0, 0)
     assert (await simple.seen(job))["status"] == "failed"
 
 
-async def test_a_bulk_retry_asks_once_for_a_job_and_passes_over_a_bounded_number_of_letters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit counts letters that can be retried; those that cannot must not cost a page and a question each."""
+async def test_a_bulk_retry_asks_once_for_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[str] = Counter()
     for name in ("dead", "job"):
         monkeypatch.setattr(Reports, name, _counted(asked, name, getattr(Reports, name)))
@@ -155,11 +153,9 @@ async def test_a_bulk_retry_asks_once_for_a_job_and_passes_over_a_bounded_number
         failures = (await service.seen(await _worked(service)))["failures"]
         assert failures > 2
         asked.clear()
-        for most in (10_000, 2):
-            monkeypatch.setattr(dead, "MOST_LEFT_OUT", most)
-            many = await service.client.post("/api/v1/dead/retry", json={"pipeline": "reviews", "limit": 1})
-            assert many.json()["data"] == {"requeued": 0, "letters": 0, "left_out": min(failures, most)}
-        assert asked == {"dead": 2, "job": 2}
+        many = await service.client.post("/api/v1/dead/retry", json={"pipeline": "reviews"})
+        assert sum(each["letters"] for each in many.json()["data"]["passed_over"]) == failures
+        assert asked == {"dead": 1, "job": 1}
 
 
 async def _worked(service: Reviews) -> str:

@@ -1,6 +1,8 @@
 """The nested output, at once and as a stream."""
 
 import asyncio
+import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -117,6 +119,37 @@ async def first_job(client: httpx.AsyncClient) -> str:
             if line.startswith("data:"):
                 return str(orjson.loads(line[5:])["job_id"])
     raise AssertionError("the stream ended before its first event")
+
+
+async def read_stream(simple: Reviews, when_open: Callable[[], None]) -> str:
+    """Read a job's stream to its end, and call `when_open` at its first part. No worker runs, so the job stays open."""
+    job = await simple.fetch()
+    received = ""
+    async with (
+        running(simple.api, host="127.0.0.1", port=0) as url,
+        httpx.AsyncClient(base_url=url, headers={"X-Service-Key": KEY}) as client,
+        asyncio.timeout(60),
+        client.stream("GET", STREAM, params={"job_id": job}) as stream,
+    ):
+        async for part in stream.aiter_text():
+            if not received:
+                when_open()
+            received += part
+    return received
+
+
+async def test_a_stream_closes_when_its_key_is_revoked__S13(simple: Reviews) -> None:
+    received = await read_stream(simple, lambda: simple.api.state.service_key.replace("another-key-from-now-on"))
+    assert [event for event, *_ in events(received)] == ["job"]
+
+
+async def test_a_stream_of_a_removed_job_ends(simple: Reviews) -> None:
+    def remove() -> None:
+        with sqlite3.connect(simple.app.settings.home / "ledger.db") as ledger:
+            ledger.execute("DELETE FROM jobs")
+
+    (_, _, began), (name, _, ended) = events(await read_stream(simple, remove))
+    assert (name, ended) == ("end", {"job_id": began["job_id"], "status": "removed"})
 
 
 @pytest.mark.parametrize("query", [{}, {"access_token": "a", "job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"}])

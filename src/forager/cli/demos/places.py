@@ -60,7 +60,7 @@ def show(job: Job, places: Any) -> None:
     for place in places:
         rating = f"{place['rating']:.1f}" if place["rating"] is not None else "-"
         rows.add_row(render.plain(place["title"]), rating, render.plain(place["phone"]), render.plain(place["address"]))
-    new = f"{render.count(job['discoveries'])} from {render.count(job['completed'])} queries"
+    new = f"{render.count(job['discoveries'])} from {render.some(job['completed'], 'query', 'queries')}"
     figures = [
         ("places", f"{new} in {render.duration(seconds_of(job))}"),
         ("credits", credits_line(job)),

@@ -92,7 +92,7 @@ def show(job: Job, results: Any) -> None:
             "products",
             f"{render.count(results['products'])}, {render.count(results['changed'])} changed since the first crawl",
         ),
-        ("second crawl", f"{render.count(job['completed'])} pages in {render.duration(seconds_of(job))}"),
+        ("second crawl", f"{render.some(job['completed'], 'page')} in {render.duration(seconds_of(job))}"),
         ("retries", f"{render.count(job['retries'])}, after answers that failed on purpose"),
     ]
     console.print(render.facts(figures))

@@ -27,7 +27,8 @@ class BlobFolder:
     def __init__(
         self, folder: Path, now: Callable[[], int], *, fresh_ms: int = 0, segment_bytes: int = SEGMENT_BYTES
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.segments = Segments(folder, segment_bytes=segment_bytes)
         self.index = Index(folder)
         self.now = now

@@ -49,7 +49,8 @@ def make_folder_id(folder: Path) -> str:
     known = read_folder_id(folder)
     if known is not None:
         return known
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in (folder.parent, folder):
+        each.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = folder / f"{FILE}.{os.getpid()}"
     fresh.write_text(f"{uuid4()}\n", "ascii")
     try:

@@ -50,7 +50,8 @@ def record(folder: Path, browser: Process, mark: str) -> Path:
     """Record a browser that belongs to this process."""
     owner = Process.of(os.getpid())
     path = folder / f"browser-{browser.pid}-{browser.started}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+    for each in (folder.parent, folder):
+        each.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.write_text(json.dumps({"browser": asdict(browser), "owner": owner and asdict(owner), "mark": mark}))
     return path
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import typer
 
@@ -31,6 +31,11 @@ class LocalEngine(Protocol):
         ...
 
 
+StoreUse = Literal["existing", "created", "optional"]
+"""What a command does where there is no store: `existing` fails and names the folder, because the store may be
+elsewhere; `created` creates it; `optional` answers as for an empty store, and leaves no trace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reached:
     """The API of the store that a command works on."""
@@ -49,11 +54,10 @@ class Host(Protocol):
         """Return the settings with these values on top. Raises `Rejected` if one is not valid."""
         ...
 
-    def reach(self, settings: Any, *, debug: bool, only_reads: bool = False) -> AbstractAsyncContextManager[Reached]:
-        """Connect to the API of a running Forager, or open the store in this process.
-
-        `only_reads`: the command changes nothing, so an empty database is an error and gets no tables.
-        """
+    def reach(
+        self, settings: Any, *, debug: bool, store: StoreUse = "existing"
+    ) -> AbstractAsyncContextManager[Reached]:
+        """Connect to the API of a running Forager, or open the store in this process."""
         ...
 
 

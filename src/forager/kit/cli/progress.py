@@ -93,8 +93,12 @@ class Pace:
 
     def left(self, job: Job) -> float | None:
         """Return the estimated seconds until the last task has ended or the budget is spent, whichever comes first;
-        None if it is too early to tell."""
-        ends = [(job["total"] - done(job), self._per_second(1))]
+        None if it is too early to tell. The lanes bound the speed: a first burst is not taken for it, and a job whose
+        requests are seconds apart has an estimate before the first of them has ended."""
+        speed, allowed = self._per_second(1), job.get("lane_rate")
+        if allowed:
+            speed = min(speed, allowed) if speed > 0 else allowed
+        ends = [(job["total"] - done(job), speed)]
         if job.get("max_cost") is not None:
             ends.append((job["max_cost"] - job["spent"], self._per_second(3)))
         return min((max(0, amount) / per_second for amount, per_second in ends if per_second > 0), default=None)

@@ -143,7 +143,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.0f} s" if float(seconds).is_integer() else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -166,7 +166,17 @@ def relative(value: Any, now: datetime | None = None) -> str:
     if parsed is None:
         return "-"
     seconds = (parsed - (now or datetime.now(UTC))).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
     return f"in {age(seconds)}" if seconds > 0 else f"{age(-seconds)} ago"
+
+
+def planned(value: Any, now: datetime | None = None) -> str:
+    """Format a planned moment by its distance from now: `in 5 h`, or `due` once it has come; `-` for none."""
+    parsed = when(value)
+    if parsed is not None and parsed <= (now or datetime.now(UTC)):
+        return "due"
+    return relative(value, now)
 
 
 def moment(value: Any) -> str:

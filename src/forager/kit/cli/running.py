@@ -5,14 +5,10 @@ from typing import Any, TypeVar
 
 import typer
 
-from forager.kit.cli.invocation import Reached, invocation
+from forager.kit.cli.invocation import Reached, StoreUse, invocation
 
 T = TypeVar("T")
 
-READING = frozenset(
-    "export facets for health history kinds list logs refused rejected search show stat tasks why".split()
-)
-"""Commands of these names change nothing, so they do not create the tables of an empty PostgreSQL database either."""
 NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --until-idle`."
 
 
@@ -22,19 +18,20 @@ def with_api(
     overrides: Mapping[str, object] | None = None,
     *,
     fields: Mapping[str, str] | None = None,
+    store: StoreUse = "existing",
 ) -> T:
     """Call `work` with the API of this store: that of a running Forager, or of one opened for this command.
 
-    `overrides` are settings for this command. They do not reach a Forager that runs. `fields` maps fields of the API to
-    the parameters of this command that set them, where the two names differ, so that an error names the option.
+    `store`: what to do if there is no store. `overrides` are settings for this command. They do not reach a Forager
+    that runs. `fields` maps fields of the API to the parameters of this command that set them, where the two names
+    differ, so that an error names the option.
     """
     current = invocation(context)
     current.flags = flags_of(context, fields or {})
     settings = current.settings(overrides)
 
     async def inside() -> T:
-        reads = context.command.name in READING
-        async with current.host.reach(settings, debug=current.debug, only_reads=reads) as reached:
+        async with current.host.reach(settings, debug=current.debug, store=store) as reached:
             return await work(reached)
 
     return run_loop(inside())

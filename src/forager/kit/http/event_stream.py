@@ -1,5 +1,5 @@
-"""Bounded server-sent events: a reader that accepts nothing is disconnected, and every stream ends when the server
-closes.
+"""Server-sent events. A stream holds one frame at a time: the next is made when the server has accepted the one before.
+The server disconnects a client that reads nothing, and every stream ends when the server closes.
 
 `EventStream` is the response; it sends the frames of an async generator. The generator is closed however the stream
 ends, so it may hold resources.
@@ -18,8 +18,6 @@ from forager.kit.http.envelope import encoded
 
 HEARTBEAT = 10.0
 """Seconds of silence after which a stream sends a comment, so that proxies keep the connection."""
-PATIENCE = 30.0
-"""Seconds that a reader may take for one frame before it is disconnected."""
 RECONNECT_MS = 2_000
 MOST_NUMBER = 2**63 - 1
 
@@ -64,8 +62,6 @@ class EventStream(Response):
             for task in (pumping, *others):
                 task.cancel()
             (ended, *_) = await asyncio.gather(pumping, *others, return_exceptions=True)
-        if isinstance(ended, TimeoutError):
-            return  # the reader accepts nothing: drop the connection
         if isinstance(ended, Exception):
             raise ended
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -73,8 +69,7 @@ class EventStream(Response):
     async def _pump(self, scope: Scope, send: Send) -> None:
         async with aclosing(self._frames(scope)) as frames:
             async for part in frames:
-                async with asyncio.timeout(PATIENCE):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 async def _left(receive: Receive) -> None:

@@ -20,7 +20,7 @@ from forager.ledger.postgres.submit import write_secrets
 from forager.ledger.postgres.tells import told_changes
 from forager.ledger.shared.changelog import then
 from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.refusals import has_ended, was_cancelled
+from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
 
 
 async def pause(db: Db, job: UUID, reason: str | None) -> None:
@@ -143,15 +143,15 @@ async def retry(db: Db, catalog: Catalog, job: UUID, secrets: Mapping[str, str])
     return queued
 
 
-async def retry_task(db: Db, catalog: Catalog, task: UUID) -> int:
-    job, number = await _dead_letter(db, task)
+async def retry_tasks(db: Db, catalog: Catalog, tasks: Sequence[UUID]) -> int:
+    job, numbers = await _dead_letters(db, tasks)
     public_id = await db.fetchval("SELECT public_id FROM jobs WHERE id = $1", job)
-    return await _queue_again(db, catalog, UUID(public_id), job, [number])
+    return await _queue_again(db, catalog, UUID(public_id), job, numbers)
 
 
 async def discard(db: Db, task: UUID) -> None:
-    _, number = await _dead_letter(db, task)
-    await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", number)
+    _, numbers = await _dead_letters(db, [task])
+    await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", numbers[0])
 
 
 async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, failed: Sequence[int]) -> int:
@@ -226,18 +226,18 @@ async def _job(db: Db, job: UUID) -> tuple[int, JobState, str | None]:
     return row["id"], JobState(row["state"]), row["drain"]
 
 
-async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
-    """(job, task)"""
-    numbers = task_numbers(task)
-    row = numbers and await db.fetchrow(
-        "SELECT t.job_id, t.id FROM tasks t JOIN jobs j ON j.id = t.job_id"
-        " WHERE t.id = $1 AND t.job_id = $2 AND t.state = 5",
-        numbers[1],
-        numbers[0],
+async def _dead_letters(db: Db, tasks: Sequence[UUID]) -> tuple[int, list[int]]:
+    """Return the job of these tasks, and the numbers of those that are dead letters. Raises `NotFound` if none is."""
+    asked = [numbers for task in tasks if (numbers := task_numbers(task)) is not None]
+    rows = await db.fetch(
+        "SELECT t.job_id, t.id FROM unnest($1::bigint[], $2::bigint[]) g (job, task)"
+        " JOIN tasks t ON t.id = g.task AND t.job_id = g.job JOIN jobs j ON j.id = t.job_id WHERE t.state = 5",
+        [job for job, _ in asked],
+        [task for _, task in asked],
     )
-    if not row:
-        raise NotFound(f"There is no dead letter {task}. See `forager dead list`.")
-    return row[0], row[1]
+    if not rows:
+        raise no_dead_letter(tasks)
+    return rows[0][0], [number for _, number in rows]
 
 
 def _is_running_already(job: UUID, state: JobState, drain: str | None) -> bool:

@@ -159,8 +159,8 @@ class PostgresLedger(SharedVerbs):
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
         return await self._connections.run(lambda db: control.retry(db, self._catalog, job, secrets or {}))
 
-    async def retry_task(self, task: UUID) -> int:
-        return await self._connections.run(lambda db: control.retry_task(db, self._catalog, task))
+    async def retry_tasks(self, tasks: Sequence[UUID]) -> int:
+        return await self._connections.run(lambda db: control.retry_tasks(db, self._catalog, tasks))
 
     async def discard(self, task: UUID) -> None:
         await self._connections.run(lambda db: control.discard(db, task))

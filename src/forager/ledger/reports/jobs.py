@@ -9,9 +9,9 @@ from forager.core.blobs import FileName, StoredFile
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ids import task_numbers
 from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
-from forager.kit.queries import Database, Page, Row, Walk, at, job_number, loads, no_job, task_body, walk
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, no_job, task_body, walk
 from forager.kit.reports import EvidenceReport, JobReport, TaskDetail, TaskReport
-from forager.ledger.reports.models import DeadLetter, DeadLetterDetail
+from forager.ledger.reports.models import DeadLetter, DeadLetterDetail, DeadReason
 from forager.ledger.reports.rows import evidence_report, job_report, task_fields
 
 _JOB = """
@@ -165,14 +165,7 @@ async def list_dead(
     db: Database, *, job: UUID | None, pipeline: str | None, why: Why, cursor: str | None, limit: int
 ) -> Page[DeadLetter]:
     """Newest first, over all jobs."""
-    only, values = _because("w", why)
-    only.append("NOT w.hidden")
-    if job is not None:
-        only.append("w.job_id = :job")
-        values["job"] = await job_number(db, job)
-    if pipeline is not None:
-        only.append("j.pipeline = :pipeline")
-        values["pipeline"] = pipeline
+    only, values = await _dead_filter(db, job, pipeline, why)
     plan = Walk(
         "dead",
         f"{_TASK} dead_letters",
@@ -186,6 +179,34 @@ async def list_dead(
     )
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_dead(DeadLetter, row) for row in rows], next_cursor=following)
+
+
+async def dead_reasons(db: Database, *, job: UUID | None, pipeline: str | None, why: Why) -> list[DeadReason]:
+    """Count dead letters by pipeline, reason and type of error, most first."""
+    only, values = await _dead_filter(db, job, pipeline, why)
+    rows = await db.fetch(
+        "SELECT j.pipeline, w.reason, w.error_type, count(*) AS letters, max(w.ended_at) AS last_failed_at"
+        " FROM dead_letters w JOIN jobs j ON j.id = w.job_id"
+        f" WHERE {' AND '.join(only)} GROUP BY j.pipeline, w.reason, w.error_type"
+        f" ORDER BY count(*) DESC, max(w.ended_at) DESC LIMIT {MOST}",
+        values,
+    )
+    return [DeadReason(**{**row, "last_failed_at": at(row["last_failed_at"])}) for row in rows]
+
+
+async def _dead_filter(
+    db: Database, job: UUID | None, pipeline: str | None, why: Why
+) -> tuple[list[str], dict[str, Any]]:
+    """Return conditions for dead letters `w` of jobs `j` that are not discarded, and their values."""
+    only, values = _because("w", why)
+    only.append("NOT w.hidden")
+    if job is not None:
+        only.append("w.job_id = :job")
+        values["job"] = await job_number(db, job)
+    if pipeline is not None:
+        only.append("j.pipeline = :pipeline")
+        values["pipeline"] = pipeline
+    return only, values
 
 
 async def one_dead(db: Database, task: UUID) -> DeadLetterDetail:

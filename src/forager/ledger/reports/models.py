@@ -41,6 +41,16 @@ class DeadLetter(TaskReport):
     pipeline: str
 
 
+class DeadReason(Report):
+    """Dead letters that failed for the same reason."""
+
+    pipeline: str
+    reason: str | None
+    error_type: str | None
+    letters: int
+    last_failed_at: datetime
+
+
 class DeadLetterDetail(DeadLetter):
     body: Any = Field(description="The task's input as stored.")
     evidence: EvidenceReport | None

@@ -17,6 +17,7 @@ from forager.ledger.reports.models import (
     AttemptReport,
     DeadLetter,
     DeadLetterDetail,
+    DeadReason,
     Health,
     LaneReport,
     QueuedTask,
@@ -98,6 +99,11 @@ class Reports:
         limit: int = PAGE,
     ) -> Page[DeadLetter]:
         return await jobs.list_dead(self._db, job=job, pipeline=pipeline, why=why, cursor=cursor, limit=limit)
+
+    async def dead_reasons(
+        self, *, job: UUID | None = None, pipeline: str | None = None, why: Why = ANY
+    ) -> list[DeadReason]:
+        return await jobs.dead_reasons(self._db, job=job, pipeline=pipeline, why=why)
 
     async def rejected(self, job: UUID, *, cursor: str | None = None, limit: int = PAGE) -> Page[RejectedReport]:
         """Rows that failed validation, in the order of their coming."""

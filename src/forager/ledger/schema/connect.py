@@ -6,6 +6,8 @@ through a connection pooler in transaction mode as well, whatever the settings s
 """
 
 import asyncio
+import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.ledger.schema.search_path import split_search_path
+from forager.ledger.sqlite.lock import make_private
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -71,7 +74,8 @@ def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
 
 
 def _on_sqlite(path: Path, work: Callable[[Connection], T]) -> T:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
+    _keep_private(path)
     engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
     # By default the driver commits before DDL. This setting leaves transactions to the BEGIN below.
     event.listen(engine, "connect", lambda db, _: setattr(db, "isolation_level", None))
@@ -82,6 +86,16 @@ def _on_sqlite(path: Path, work: Callable[[Connection], T]) -> T:
     event.listen(engine, "connect", lambda db, _: db.execute("PRAGMA synchronous=FULL"))
     with engine.begin() as connection:
         return work(connection)
+
+
+def _keep_private(path: Path) -> None:
+    """Make the store readable for this user alone, whatever the umask is. SQLite gives its own files beside it the same
+    mode. A file of another user stays as it is."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if each.stat().st_mode & 0o077:
+                each.chmod(0o600)
 
 
 def _in_own_loop(url: str, work: Callable[[Connection], T]) -> T:

@@ -1,7 +1,7 @@
 """Operations on jobs and dead letters: pause, resume, cancel, retry, discard."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import orjson
@@ -10,7 +10,7 @@ from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.pipeline import AGED_AFTER
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.shared.refusals import has_ended, was_cancelled
+from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
 from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
@@ -139,14 +139,14 @@ def retry(db: sqlite3.Connection, memory: Memory, job: UUID, secrets: Mapping[st
     return queued
 
 
-def retry_task(db: sqlite3.Connection, memory: Memory, task: UUID) -> int:
-    job, number = _task(db, task)
-    return _queue_again(db, memory, job, [number])
+def retry_tasks(db: sqlite3.Connection, memory: Memory, tasks: Sequence[UUID]) -> int:
+    job, numbers = _dead_letters(db, tasks)
+    return _queue_again(db, memory, job, numbers)
 
 
 def discard(db: sqlite3.Connection, task: UUID) -> None:
-    _, number = _task(db, task)
-    db.execute("UPDATE tasks SET hidden = 1 WHERE id = ?", (number,))
+    _, numbers = _dead_letters(db, [task])
+    db.execute("UPDATE tasks SET hidden = 1 WHERE id = ?", numbers)
 
 
 def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]:
@@ -236,17 +236,14 @@ def age(db: sqlite3.Connection, memory: Memory, now: int) -> int:
     return len(rows)
 
 
-def _task(db: sqlite3.Connection, task: UUID) -> tuple[int, int]:
-    """(job, task) of a dead letter."""
-    numbers = task_numbers(task)
-    row = (
-        numbers
-        and db.execute(
-            "SELECT t.job_id, t.id FROM tasks t JOIN jobs j ON j.id = t.job_id"
-            " WHERE t.id = ? AND t.job_id = ? AND t.state = 5",
-            (numbers[1], numbers[0]),
-        ).fetchone()
-    )
-    if not row:
-        raise NotFound(f"There is no dead letter {task}. See `forager dead list`.")
-    return row[0], row[1]
+def _dead_letters(db: sqlite3.Connection, tasks: Sequence[UUID]) -> tuple[int, list[int]]:
+    """Return the job of these tasks, and the numbers of those that are dead letters. Raises `NotFound` if none is."""
+    asked = orjson.dumps([numbers for task in tasks if (numbers := task_numbers(task)) is not None]).decode()
+    rows = db.execute(
+        "SELECT t.job_id, t.id FROM json_each(?) g CROSS JOIN tasks t ON t.id = g.value ->> 1"
+        " AND t.job_id = g.value ->> 0 JOIN jobs j ON j.id = t.job_id WHERE t.state = 5",
+        (asked,),
+    ).fetchall()
+    if not rows:
+        raise no_dead_letter(tasks)
+    return rows[0][0], [number for _, number in rows]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from forager.core.errors import Rejected, StoreLocked
+from forager.core.errors import NotFound, Rejected, StoreLocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,20 @@ class StoreLock:
             self._file = None
 
 
+def make_private(folder: Path) -> None:
+    """Create the folder, and the folders above it that do not exist, for this user alone, whatever the umask is."""
+    for each in reversed([folder, *folder.parents]):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises if it is a file
+
+
 @contextmanager
 def usable_folder(folder: Path) -> Iterator[None]:
     """Create the folder if it does not exist. Errors here or in the block are reported with what the user can
     change."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         yield
     except OSError as error:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
@@ -63,6 +71,19 @@ def usable_folder(folder: Path) -> Iterator[None]:
             f"The data folder {folder} cannot be used: {why}."
             " Name one that this user can write, with --home or FORAGER_HOME."
         ) from error
+
+
+def has_store(home: Path) -> bool:
+    """Return whether a data folder has a store. True also if it is no folder: opening it reports that."""
+    return (home / "ledger.db").exists() or (home.exists() and not home.is_dir())
+
+
+def no_store(home: Path) -> NotFound:
+    """Return the error for a data folder without a store: where it was looked for, and how to name another folder."""
+    return NotFound(
+        f"There is no Forager store in {home.absolute()}. If yours is elsewhere, name its folder with --home or"
+        " FORAGER_HOME. `forager up`, or a command that starts a job, creates one here."
+    )
 
 
 def read_owner(path: Path) -> Owner | None:

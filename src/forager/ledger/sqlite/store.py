@@ -155,8 +155,8 @@ class SqliteLedger(SharedVerbs):
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
         return await self._run(lambda db: control.retry(db, self._memory, job, secrets or {}))
 
-    async def retry_task(self, task: UUID) -> int:
-        return await self._run(lambda db: control.retry_task(db, self._memory, task))
+    async def retry_tasks(self, tasks: Sequence[UUID]) -> int:
+        return await self._run(lambda db: control.retry_tasks(db, self._memory, tasks))
 
     async def discard(self, task: UUID) -> None:
         await self._run(lambda db: control.discard(db, task))

@@ -38,7 +38,12 @@ def limits(
     body: dict[str, Any] = {name: _number(text) for name, text in given.items() if text is not None}
     if enabled is not None:
         body["is_enabled"] = enabled
-    shown = with_api(context, lambda at: at.api.put(PATH, body) if body else at.api.get(PATH), fields=FIELDS)
+    shown = with_api(
+        context,
+        lambda at: at.api.put(PATH, body) if body else at.api.get(PATH),
+        fields=FIELDS,
+        store="created" if body else "existing",
+    )
     if as_json:
         render.show_json(shown)
         return

@@ -36,10 +36,10 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
     for each in markets:
         rows.add_row(
             each["id"],
-            render.plain(f"{each['display_name']}, {each['state']}"),
+            render.plain(_named(each)),
             f"{each['tier']}, {each['scrape_frequency_hours']} h",
             render.relative(each["last_scrape_at"]),
-            render.relative(each["next_scrape_at"]),
+            render.planned(each["next_scrape_at"]),
             _remark(each),
         )
     render.out().print(rows)
@@ -88,7 +88,7 @@ def add(
         "max_listings_per_scrape": max_listings_per_scrape,
         "scrape_frequency_hours": hours,
     }
-    made = with_api(context, lambda at: at.api.post(MARKETS, _given(body)), fields=FIELDS)
+    made = with_api(context, lambda at: at.api.post(MARKETS, _given(body)), fields=FIELDS, store="created")
     render.show_json(made) if as_json else render.out().print(f"Added {made['id']}: every {_rhythm(made)}.")
 
 
@@ -128,7 +128,7 @@ def disable(context: typer.Context, market: MarketId, as_json: Json = False) -> 
 @commands.command()
 def remove(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
     """Remove a market. Its listings stay until they are gone."""
-    removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"), fields=FIELDS)
+    removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"), fields=FIELDS, store="created")
     render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
@@ -151,14 +151,14 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
             show_result(job, words)
         check_done(job, words)
 
-    with_api(context, work, fields=FIELDS)
+    with_api(context, work, fields=FIELDS, store="created")
 
 
 commands.command()(limits)
 
 
 def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_json: bool) -> None:
-    made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body), fields=FIELDS)
+    made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body), fields=FIELDS, store="created")
     state = "enabled" if made["is_enabled"] else "disabled"
     message = f"{made['id']}: {state}, {made['tier']}, every {_rhythm(made)}."
     render.show_json(made) if as_json else render.out().print(message)
@@ -166,6 +166,12 @@ def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_js
 
 def _given(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
+
+
+def _named(market: Any) -> str:
+    """Return the name of a market with its state, unless the name ends with it: `Washington DC`."""
+    name, state = str(market["display_name"]), str(market["state"])
+    return name if name.split()[-1:] == [state] else f"{name}, {state}"
 
 
 def _rhythm(market: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from forager.kit.cli.render import count, money
+from forager.kit.cli.render import count, money, some
 from forager.kit.cli.words import Figures, Job, Words, answered
 
 _ACTIONS = {
@@ -26,7 +26,7 @@ def request(params: Mapping[str, Any]) -> str:
 def results(job: Job) -> Figures:
     return [
         ("steps", answered(job)),
-        ("new", f"{count(job['discoveries'])} listings and sources that were not known before"),
+        ("new", some(job["discoveries"], "listing or source", "listings and sources") + " not known before"),
         ("rejected", count(job["rejected"]) if job["rejected"] else None),
         ("cost", cost(job["spent"]) if job["spent"] else None),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from forager.core.errors import ForagerError
 from forager.kit.cli.finding import Finding
+from forager.kit.cli.render import some
 from forager.kit.settings import SettingsTree
 from forager.pipelines.places.settings import PlacesSettings
 from forager.pipelines.places.zips import ZipTable
@@ -23,6 +24,6 @@ def checks(settings: SettingsTree) -> Iterator[Finding]:
         return
     try:
         table = ZipTable.from_csv(own.zip_table)
-        yield Finding("zip table", "ok", f"{own.zip_table}, {len(table.states)} states")
+        yield Finding("zip table", "ok", f"{own.zip_table}, {some(len(table.states), 'state')}")
     except (ForagerError, OSError, ValueError) as error:
         yield Finding("zip table", "problem", str(error), "Correct the file, or unset FORAGER_ZIP_TABLE.")

@@ -46,7 +46,7 @@ def plan(
 ) -> None:
     """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing."""
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
-    priced = with_api(context, lambda at: at.api.post("/places/plan", job))
+    priced = with_api(context, lambda at: at.api.post("/places/plan", job), store="optional")
     if as_json:
         render.show_json(priced)
     else:
@@ -100,7 +100,7 @@ def run(
             show_plan=_show_plan,
         )
 
-    with_api(context, work)
+    with_api(context, work, store="created")
 
 
 def check_key(settings: "SettingsTree") -> None:

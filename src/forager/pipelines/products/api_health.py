@@ -15,7 +15,7 @@ from forager.pipelines.products import reports_audit, reports_health
 from forager.pipelines.products import reports_reparse as reparse
 from forager.pipelines.products.api_examples import AUDIT, HEALTH, QUARANTINE, REPARSE
 from forager.pipelines.products.reports_audit import AuditReport
-from forager.pipelines.products.reports_health import HealthReport, QuarantineReport
+from forager.pipelines.products.reports_health import ParserHealth, QuarantineReport
 from forager.pipelines.products.reports_reparse import ReparseReport
 from forager.pipelines.products.settings import ProductsSettings
 from forager.pipelines.products.wiring import parsers
@@ -55,7 +55,7 @@ def add_health(router: APIRouter, service: Service) -> None:
     @router.get(
         "/admin/parser-health",
         summary="Show how well parsers read each shop",
-        response_model=Envelope[list[HealthReport]],
+        response_model=Envelope[list[ParserHealth]],
         responses={200: example([HEALTH]), **failures()},
     )
     async def show_parser_health(request: Request, asked: Annotated[HealthQuery, Query()]) -> Response:

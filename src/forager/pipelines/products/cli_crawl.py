@@ -78,9 +78,8 @@ def crawl(
     with url_file(file, page) if file else nullcontext() as pages:
         few = pages.few() if pages else [page] if page else []
         if few is None and pages and not sitemap:
-            with_api(
-                context, partial(_long_list, pages, options, plan=plan, watch=watch, as_json=as_json), fields=named
-            )
+            long = partial(_long_list, pages, options, plan=plan, watch=watch, as_json=as_json)
+            with_api(context, long, fields=named, store="optional" if plan else "created")
             return
         if pages:
             pages.check(lambda _: None)  # so that a wrong line of a short list is named like one of a long list
@@ -98,7 +97,7 @@ def crawl(
         else:
             await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
 
-    with_api(context, work, fields=named)
+    with_api(context, work, fields=named, store="optional" if plan else "created")
 
 
 async def _long_list(

@@ -86,11 +86,12 @@ def list_quarantines(
     if not rows:
         render.notes().print("No values are held back.", markup=False)
         return
-    table = render.table("name", "state", "now", "before", "pages", "since", right=("now", "before", "pages"))
+    columns = ("name", "state", "now", "before", "pages", "since")
+    table = render.table(*columns, right=("now", "before", "pages"), fold=("name",))
     for row in rows:
         name = f"{row['domain']}/{row['parser']}/{row['parser_version']}/{row['field']}"
         shares = f"{row['rate']:.0%}", f"{row['mean']:.0%}"
-        table.add_row(render.plain(name), row["state"], *shares, str(row["pages"]), render.moment(row["since"]))
+        table.add_row(render.plain(name), row["state"], *shares, str(row["pages"]), render.moment(row["since"])[:16])
     render.out().print(table)
 
 

@@ -21,13 +21,13 @@ def request(params: Mapping[str, Any]) -> str:
         return f"sitemap {params['sitemap']}"
     if len(urls) == 1:
         return f"{urls[0]}{' and its links' if params.get('follow') else ''}"
-    return f"{len(urls):,} pages"
+    return some(len(urls), "page")
 
 
 def results(job: Job) -> Figures:
     return [
         ("pages", answered(job)),
-        ("new", f"{count(job['discoveries'])} pages and products that were not known before"),
+        ("new", some(job["discoveries"], "page or product", "pages and products") + " not known before"),
         ("skipped", count(job["skipped"]) if job["skipped"] else None),
     ]
 

@@ -33,7 +33,7 @@ STANDING = NewJob(NAME, {"upkeep": True}, idempotency_key=" products/upkeep", st
 _SUMS = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("pages", "products", *FIELDS))
 
 
-class HealthReport(Report):
+class ParserHealth(Report):
     """How well one parser version read a shop on one day."""
 
     domain: str
@@ -62,7 +62,7 @@ class QuarantineReport(Report):
 
 async def health(
     db: Database, *, domain: str | None = None, days: int = DAYS, limit: int = 1_000
-) -> list[HealthReport]:
+) -> list[ParserHealth]:
     """The newest days first."""
     only = " WHERE domain = :domain" if domain is not None else ""
     rows = await db.fetch(
@@ -207,9 +207,9 @@ def _quarantine(key: dict[str, Any], fall: Fall, now: datetime) -> Quarantine:
     return Quarantine(**key, field=fall.field, rate=fall.rate, mean=fall.mean, pages=fall.pages, since=now)
 
 
-def _health(row: Row) -> HealthReport:
+def _health(row: Row) -> ParserHealth:
     pages, products = row["pages"], row["products"]
-    return HealthReport(
+    return ParserHealth(
         **{name: row[name] for name in ("domain", "parser", "parser_version", "day", "pages")},
         success=round(products / pages, 4) if pages else 0.0,
         fill={name: round(row[name] / products, 4) if products else 0.0 for name in FIELDS},

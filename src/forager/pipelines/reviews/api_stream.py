@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from forager.core.change import Change
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.secret import Secret
 from forager.kit.http.envelope import refusal
 from forager.kit.http.event_stream import (
@@ -123,7 +123,11 @@ class _Events:
         yield b"retry: %d\n\n" % RECONNECT_MS + frame("job", {"job_id": self._job})
         while self._accepts(scope):
             # First the job, then its changes: of a job that was seen as ended no change is missed.
-            job = await self._service.reports.job(self._job)
+            try:
+                job = await self._service.reports.job(self._job)
+            except NotFound:
+                yield frame("end", {"job_id": self._job, "status": "removed"}, self._cursor)
+                return
             ended = job.finished_at is not None
             changes = await self._service.ledger.changes(self._cursor, PAGE, job=self._job, kinds=KINDS)
             if changes:

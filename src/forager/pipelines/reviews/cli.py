@@ -44,7 +44,7 @@ def run(
         body = {"access_token": token}
         await run_job(at, "/review-fetch", body, words=words, total=None, watch=watch, as_json=as_json)
 
-    with_api(context, work, fields={"access_token": "token_file"})
+    with_api(context, work, fields={"access_token": "token_file"}, store="created")
 
 
 @commands.command()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forager.kit.cli.render import count
+from forager.kit.cli.render import some
 from forager.kit.cli.words import Figures, Job, Words, answered
 
 
@@ -14,7 +14,7 @@ def request(_: Mapping[str, Any]) -> str:
 def results(job: Job) -> Figures:
     return [
         ("pages", answered(job)),
-        ("records", f"{count(job['records'])} accounts, locations and reviews"),
+        ("records", some(job["records"], "account, location or review", "accounts, locations and reviews")),
     ]
 
 

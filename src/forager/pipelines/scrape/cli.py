@@ -31,6 +31,13 @@ class PageByDefault(TyperGroup):
             args = [ANY_PAGE, *args]
         return super().parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the commands, then the help of `scrape page`: these are the options of `scrape URL`."""
+        super().format_help(ctx, formatter)
+        page = self.commands[ANY_PAGE]
+        with page.make_context(ANY_PAGE, [], parent=ctx, resilient_parsing=True) as below:
+            page.format_help(below, formatter)
+
 
 commands = typer.Typer(
     help="Read pages: give a URL and its page type, get its fields. `scrape URL` is `scrape page URL`.",
@@ -104,7 +111,8 @@ def page(
             wrong.fields = tuple(map(_with_formats, wrong.fields))
             raise
 
-    asked = with_api(context, work, {"extractor_files": (str(extractor),)} if extractor else None)
+    overrides = {"extractor_files": (str(extractor),)} if extractor else None
+    asked = with_api(context, work, overrides, store="created")
     if not asked.is_read:
         if as_json:
             render.show_json(asked.shown)
@@ -163,7 +171,7 @@ def batch(
             else:
                 await (cli_show.show_json_list if as_json else cli_show.show_table)(pages)
 
-        with_api(context, work)
+        with_api(context, work, store="created")
     count = render.some(tally.pages, "page")
     if output is not None:
         render.notes().print(f"{count} in {output}", markup=False, soft_wrap=True)

@@ -13,4 +13,5 @@ feature = Feature(
     routes=Ref("forager.pipelines.scrape.api:routes"),
     commands=Ref("forager.pipelines.scrape.cli:commands"),
     words=Ref("forager.pipelines.scrape.cli_words:words"),
+    demo=Ref("forager.cli.demos.scrape:demo"),
 )

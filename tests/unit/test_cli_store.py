@@ -1,0 +1,153 @@
+"""Which commands create a store, what the others answer where there is none, and who may read what is created."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from forager.cli.root import app
+from scripts import cli_doc
+from tests.support.cli import Forager
+
+COMMANDS = dict(cli_doc.commands(get_command(app)))
+CREATING = frozenset(
+    {
+        *("up", "worker", "places run", "crawl", "scrape page", "scrape batch", "reviews run", "restore", "db upgrade"),
+        *("schedules add", "proxies add", "sinks add", "lanes set", "lanes pause", "lanes resume"),
+        *(f"markets {verb}" for verb in ("add", "set", "disable", "remove", "scrape")),
+    }
+)
+"""Commands that start something or store a setting."""
+WITHOUT = frozenset({"demo", "sandbox", "doctor", "places plan", "sinks types", "db current"})
+"""Commands whose answer needs no store."""
+VALUES = {
+    "JOB": "ffffffff",
+    "TASK": "1-1",
+    "ID": "1",
+    "REVISION": "base",
+    "KIND": "place",
+    "LISTING": "1",
+    "PRODUCT": "1",
+    "SOURCE": "apartments:1",
+}
+OPTIONS = {
+    "archive": ["--inactive-for", "180d"],
+    "dead retry": ["--all"],
+    "db downgrade": ["--yes"],
+    "products domains set": ["--currency", "USD"],
+    "proxies set": ["--region", "us"],
+    "sinks discard": ["--all"],
+}
+"""What a command needs beside its required parameters."""
+NEEDS_NO_FOLDER = frozenset({"blobs adopt"})
+"""Commands that refuse the embedded store as such."""
+
+
+def words_of(path: str, command: Any, tmp_path: Path) -> list[str]:
+    """A valid call of a command: its words, and a value for each parameter that it requires."""
+    words = path.split()
+    for each in command.params:
+        if not each.required:
+            continue
+        value = VALUES.get(str(each.metavar), "any")
+        if each.name == "token_file":
+            value = str(tmp_path / "token")
+            Path(value).write_text("token")
+        words += [value] if each.param_type_name == "argument" else [max(each.opts, key=len), value]
+    return words + OPTIONS.get(path, [])
+
+
+def test_the_lists_of_this_file_name_commands_that_exist() -> None:
+    assert {*CREATING, *WITHOUT, *OPTIONS, *NEEDS_NO_FOLDER} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - CREATING - WITHOUT))
+def test_a_command_that_creates_nothing_names_the_folder_where_it_looked(
+    forager: Forager, tmp_path: Path, path: str
+) -> None:
+    """A new command belongs in one of the lists above if it creates a store, or needs none."""
+    ran = forager(*words_of(path, COMMANDS[path], tmp_path))
+
+    assert ran.code != 0, ran.all
+    assert not (tmp_path / ".forager").exists()
+    if path not in NEEDS_NO_FOLDER:
+        assert ran.code == 4, ran.all
+        assert f"There is no Forager store in {tmp_path / '.forager'}." in ran.err
+        assert "--home" in ran.err
+        assert "FORAGER_HOME" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["places", "plan", "-k", "bars", "-s", "RI"],
+        ["crawl", "https://shop.example/p/1", "--plan"],
+        ["sinks", "types"],
+        ["db", "current"],
+        ["doctor"],
+    ],
+    ids=" ".join,
+)
+def test_an_answer_that_needs_no_store_leaves_none_behind(forager: Forager, tmp_path: Path, words: list[str]) -> None:
+    ran = forager(*words)
+
+    assert ran.code == 0 or words == ["doctor"], ran.all
+    assert not (tmp_path / ".forager").exists()
+
+
+def test_a_store_of_another_folder_is_found_by_home(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI").code == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert forager("schedules", "list").code == 4
+    found = forager("schedules", "list", "--home", str(tmp_path / ".forager"), "--json")
+    assert [each["name"] for each in found.data] == ["bars"]
+
+
+FIRST = [
+    ["schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI"],
+    ["proxies", "add", "http://user:password@192.0.2.1:8080"],
+    ["scrape", "page", "http://127.0.0.1:9/"],
+    ["lanes", "pause", "serper"],
+    ["db", "upgrade"],
+    ["demo", "places"],
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "umask"), [*((words, 0o000) for words in FIRST), (FIRST[0], 0o077)], ids=lambda part: str(part)[:30]
+)
+def test_the_data_folder_is_for_its_owner_alone_whatever_the_first_command_and_umask(
+    tmp_path: Path, first: list[str], umask: int
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORAGER_", "SERPER_"))}
+    subprocess.run(
+        [sys.executable, "-m", "forager", *first], cwd=tmp_path, env=kept, umask=umask, capture_output=True, timeout=120
+    )
+    home = tmp_path / ".forager"
+    assert modes(home, tmp_path) == {}
+    assert list(home.rglob("ledger.db"))
+
+
+def test_a_store_that_others_could_read_is_closed_to_them(forager: Forager, tmp_path: Path) -> None:
+    assert forager("db", "upgrade").code == 0
+    store = tmp_path / ".forager" / "ledger.db"
+    store.chmod(0o644)
+
+    assert forager("jobs", "list").code == 0
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+
+
+def modes(home: Path, root: Path) -> dict[str, str]:
+    """The folders, and the files of the ledger and of keys, that others may use in some way."""
+    every = [home, *home.rglob("*")]
+    private = [p for p in every if p.is_dir() or p.name.startswith("ledger.db") or p.suffix in (".key", ".keys")]
+    open_ = {str(p.relative_to(root)): stat.S_IMODE(p.stat().st_mode) for p in private}
+    return {name: f"{mode:o}" for name, mode in open_.items() if mode & 0o077}
