@@ -91,7 +91,7 @@ def test_no_reader_is_slower_than_linear_in_a_part_of_the_search__S6() -> None:
     random.Random(25).shuffle(chosen)
     began, slow, tried = time.process_time(), [], 0
     for reader, context, piece in chosen:
-        if time.process_time() - began > 25.0:
+        if time.process_time() - began > 20.0:
             break
         tried += 1
         if grows_too_fast(reader, context, piece, 16 * KB):
@@ -108,7 +108,7 @@ def test_no_regular_expression_is_worse_than_quadratic_in_a_part_of_the_search__
     random.Random(25).shuffle(found)
     began, slow = time.process_time(), []
     for pattern, where in found:
-        if time.process_time() - began > 15.0:
+        if time.process_time() - began > 10.0:
             break
         pieces, beginnings = Sampler(pattern, 25).pumps()
         search = searched(pattern)
