@@ -1,6 +1,7 @@
 """A fresh store and the sum of the migrations are the same schema, and both ways of migrating give it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
 
 from forager.config import new_settings
 from forager.features import FEATURES
@@ -69,6 +71,49 @@ def test_plain_alembic_upgrades_the_store_that_the_environment_names(store: Stor
     assert "serper_jobs" in in_transaction(there, names)
 
 
+def test_plain_alembic_knows_the_commands_of_a_schema_update__PR_20(store: Store, tmp_path: Path) -> None:
+    """`upgrade head`, `revision --autogenerate`, `downgrade`: on a copy of the program, to which a column is added."""
+    copy = tmp_path / "program"
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "alembic.ini", copy)
+    named = (
+        {"FORAGER_HOME": str(store.parent), "FORAGER_DATABASE_URL": ""}
+        if isinstance(store, Path)
+        else {"FORAGER_DATABASE_URL": store}
+    )
+    there = store if isinstance(store, Path) else in_schema(store, "forager")
+
+    def alembic(*command: str) -> "subprocess.CompletedProcess[str]":
+        return _alembic(*command, PROGRAM=str(copy), PYTHONPATH=str(copy / "src"), **named)
+
+    def columns() -> set[str]:
+        return {each["name"] for each in in_transaction(there, lambda db: inspect(db).get_columns("audits"))}
+
+    ran = alembic("upgrade", "head")
+    assert ran.returncode == 0, ran.stderr
+    every = {"core", "listings", "places", "products", "reviews", "scrape"}
+    assert {each.rpartition("_")[0] for each in current(there)} == every
+    migrations = copy / "src/forager/pipelines/products/migrations"
+    before = set(copy.rglob("migrations/**/*.py"))
+    same = alembic("revision", "--autogenerate", "-m", "nothing")
+    assert (same.returncode, set(copy.rglob("migrations/**/*.py")) - before) == (0, set()), same.stderr
+    audit = copy / "src/forager/pipelines/products/audit.py"
+    field = "    findings: dict[str, Any] | None = None\n"
+    assert field in audit.read_text()
+    audit.write_text(audit.read_text().replace(field, f"{field}    note: str | None = None\n"))
+    made = alembic("revision", "--autogenerate", "-m", "note of an audit")
+    assert made.returncode == 0, made.stderr
+    (file,) = set(copy.rglob("migrations/**/*.py")) - before
+    assert (file.parent, "add_column" in file.read_text()) == (migrations, True)
+    ran = alembic("upgrade", "head")
+    assert (ran.returncode, "note" in columns()) == (0, True), ran.stderr
+    unclear = alembic("downgrade", "-1")
+    assert (unclear.returncode != 0, "note" in columns()) == (True, True)
+    assert "Name the branch: alembic downgrade" in unclear.stderr + unclear.stdout
+    back = alembic("downgrade", "products@-1")
+    assert (back.returncode, "note" in columns()) == (0, False), back.stderr
+
+
 def test_plain_alembic_leaves_a_store_alone_that_a_process_has_open(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path / "lock")
     lock.take()
@@ -81,7 +126,7 @@ def test_plain_alembic_leaves_a_store_alone_that_a_process_has_open(tmp_path: Pa
 def _alembic(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "alembic", *command],
-        cwd=ROOT,
+        cwd=environment.get("PROGRAM", ROOT),
         env={**os.environ, **environment},
         check=False,
         capture_output=True,
