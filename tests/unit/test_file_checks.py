@@ -38,7 +38,7 @@ def test_proxies_of_the_settings_are_read_and_no_password_is_shown(tmp_path: Pat
     (absent,) = found(tmp_path, proxy_file=tmp_path / "absent")
     assert "FORAGER_PROXY_FILE" in absent.message
     (right,) = found(tmp_path, proxy_endpoints=(SecretStr("http://proxy.example:3128"),))
-    assert (right.state, right.message) == ("ok", "1 in the settings")
+    assert (right.state, right.message) == ("ok", "1 proxy in the settings")
 
 
 def test_a_backend_of_log_ins_needs_https_and_a_key(tmp_path: Path) -> None:
