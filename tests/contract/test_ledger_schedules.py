@@ -15,9 +15,16 @@ NIGHTLY = Schedule("nightly", "rig", {"name": "n", "deep": {"a": [1, None]}}, cr
 
 async def test_a_schedule_is_kept_as_it_was_given(rig: Rig) -> None:
     often = Schedule("often", "rig", {}, every=90.5, paused=True, next_at=5)
-    await rig.schedules.put(NIGHTLY)
-    await rig.schedules.put(often)
-    assert list(await rig.schedules.all()) == [NIGHTLY, often]
+    abroad = Schedule("abroad", "rig", {}, cron="0 6 * * *", timezone="America/New_York", next_at=7)
+    for each in (NIGHTLY, often, abroad):
+        assert await rig.schedules.put(each)
+    assert list(await rig.schedules.all()) == [abroad, NIGHTLY, often]
+
+
+async def test_a_schedule_of_the_same_name_stays_if_it_must_not_be_replaced(rig: Rig) -> None:
+    assert await rig.schedules.put(NIGHTLY, replace=False)
+    assert not await rig.schedules.put(replace(NIGHTLY, cron="0 4 * * *"), replace=False)
+    assert list(await rig.schedules.all()) == [NIGHTLY]
 
 
 async def test_a_schedule_of_the_same_name_is_replaced(rig: Rig) -> None:

@@ -165,10 +165,22 @@ def test_a_schedule_needs_a_unit_and_a_whole_cron_expression(forager: Forager) -
 
 
 def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:
-    added = forager(
-        "schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "-p", "pages=2"
-    )
+    add = ("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "-p", "pages=2")
+    refused = forager(*add)
+    assert refused.code == 2
+    assert "--no-budget" in refused.err
+    assert "max_credits" in refused.err
+    assert "a month for 122 jobs" in refused.err
+    added = forager(*add, "--no-budget")
     assert added.code == 0, added.err
+    assert "a month for 122 jobs" in added.out
+    assert "without a budget" in added.out
+    again = forager(*add, "--no-budget")
+    assert again.code not in (0, 2)
+    assert "--replace" in again.err
+    budget = forager(*add, "-p", "max_credits=3", "--replace")
+    assert budget.code == 0, budget.err
+    assert "Warning: The budget of 3 credits is below the estimate of" in budget.err
 
     kept = forager("schedules", "list", "--json").data
     assert [(s["name"], s["every"], s["params"]["pages"]) for s in kept] == [("bars", 21600.0, 2)]
@@ -180,6 +192,26 @@ def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:
     assert job[:8] in forager("schedules", "list").out
     assert forager("schedules", "remove", "bars").code == 0
     assert forager("schedules", "list", "--json").data == []
+
+
+def test_the_help_of_a_schedule_names_the_fields_and_actions_of_every_pipeline(forager: Forager) -> None:
+    ran = forager("schedules", "add", "--help")
+    assert ran.code == 0
+    text = " ".join(ran.out.split())
+    assert "places: keyword*, state, zips, pages" in text
+    assert "max_credits" in text
+    assert "listings: action* (dispatch_scrapes, decay_and_verify, cleanup_maintenance, scrape," in text
+    assert "targets*" in text
+
+
+def test_a_schedule_has_a_time_zone(forager: Forager) -> None:
+    add = ("schedules", "add", "bars", "--cron", "0 6 * * *", "-p", "keyword=bars", "-p", "state=RI", "--no-budget")
+    assert forager(*add, "--timezone", "Asia/Tokyo").code == 0
+    (kept,) = forager("schedules", "list", "--json").data
+    assert (kept["timezone"], kept["next_at"][11:16]) == ("Asia/Tokyo", "21:00")
+    assert "Asia/Tokyo" in forager("schedules", "show", "bars").out
+    wrong = forager(*add, "--replace", "--timezone", "Tokio")
+    assert (wrong.code, "--timezone" in wrong.err, "America/New_York" in wrong.err) == (2, True, True)
 
 
 def test_a_schedule_whose_job_is_wrong_is_refused_now(forager: Forager) -> None:

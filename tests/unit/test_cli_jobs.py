@@ -13,7 +13,7 @@ REFUSED = "http://127.0.0.1:9/"
 
 
 def queued(forager: Forager) -> str:
-    forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI")
+    forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "--no-budget")
     return str(forager("schedules", "run", "bars", "--json").data["job_id"])
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,7 +10,7 @@ import pytest
 
 from forager.core.errors import Busy, ForagerError, Rejected, StoreError, StoreUnavailable
 from forager.core.schedules import Schedule
-from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.schedule import MONTH, Scheduler, firings, next_firing
 from tests.support.clock import FakeClock
 
 
@@ -202,3 +202,28 @@ def test_an_interval_keeps_its_beat_however_late_it_was_looked_at() -> None:
     assert next_firing(every, 125_000) == 180_000
     assert next_firing(every, 120_000 + 59_999) == 180_000
     assert next_firing(every, 500_000) == 540_000
+
+
+def test_a_cron_expression_keeps_its_hour_where_clocks_change() -> None:
+    at_six = Schedule("x", "places", {}, cron="0 6 * * *", timezone="America/New_York")
+    moments = [datetime(2026, 3, 7, tzinfo=UTC)]  # clocks go forward on the 8th
+    for _ in range(3):
+        moments.append(datetime.fromtimestamp(next_firing(at_six, ms(moments[-1])) / 1000, UTC))
+    assert [(each.day, each.hour) for each in moments[1:]] == [(7, 11), (8, 10), (9, 10)]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Schedule("x", "p", {}, every=5), 525_600),
+        (Schedule("x", "p", {}, every=21_600), 121.67),
+        (Schedule("x", "p", {}, cron="0 6 * * *"), 30),
+        (Schedule("x", "p", {}, cron="0 6 * * *", timezone="Asia/Tokyo"), 31),
+        (Schedule("x", "p", {}, cron="0 6 * * 1"), 5),
+        (Schedule("x", "p", {}, cron="0 * * * *"), 730),
+        (Schedule("x", "p", {}, cron="* * * * *"), 43_800),
+        (Schedule("x", "p", {}, cron="0 0 29 2 *"), 0),
+    ],
+)
+def test_the_firings_of_a_month_are_counted(schedule: Schedule, expected: float) -> None:
+    assert firings(schedule, ms(datetime(2026, 3, 1, 12, tzinfo=UTC)), MONTH) == pytest.approx(expected, rel=0.01)

@@ -195,7 +195,8 @@ def _add_doing(router: Router, app: App) -> None:
         made = await app.submit(body.pipeline, body.params, key=checked_key(idempotency_key))
         state = "queued" if made.total else "completed"
         data = {"id": made.job, "pipeline": body.pipeline, "state": state, "total": made.total}
-        return answer(request, data, status=202, headers=None if made.created else REPEATED)
+        warnings = await app.warnings(body.pipeline, body.params)
+        return answer(request, data, status=202, headers=None if made.created else REPEATED, warnings=warnings)
 
     @router.post(
         "/jobs/plan",

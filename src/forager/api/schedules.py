@@ -1,10 +1,12 @@
-"""Routes for schedules: jobs that are created repeatedly, by cron expression or interval, in UTC."""
+"""Routes for schedules: jobs that are created repeatedly, by cron expression (in its time zone) or interval."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Body, Path
+from fastapi import Body, Path, Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -44,8 +46,13 @@ class ScheduleBody(BaseModel):
 
     pipeline: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict, description="The parameters of each job.")
-    cron: str | None = Field(
-        default=None, max_length=200, description="Cron expression in UTC. Give either this or `every`."
+    cron: str | None = Field(default=None, max_length=200, description="Cron expression. Give either this or `every`.")
+    timezone: str = Field(
+        default="UTC",
+        min_length=1,
+        max_length=64,
+        description="IANA name of the time zone of `cron`. Where clocks change, 6:00 stays 6:00.",
+        examples=["America/New_York"],
     )
     every: Annotated[float, BeforeValidator(in_seconds), Field(ge=1, le=TEN_YEARS)] | None = Field(
         default=None,
@@ -53,6 +60,19 @@ class ScheduleBody(BaseModel):
         examples=["6h"],
     )
     paused: bool = False
+    no_budget: bool = Field(
+        default=False, description="Confirms that jobs which cost money have no budget; otherwise that is refused."
+    )
+
+
+class CostReport(BaseModel):
+    """What a schedule costs in a month of 730 hours. Nothing was spent to find out."""
+
+    jobs: int
+    expected_usd: Decimal
+    worst_usd: Decimal
+    has_budget: bool
+    warning: str | None = Field(description="Why its budget may not be what was meant.")
 
 
 class ScheduleReport(BaseModel):
@@ -60,8 +80,10 @@ class ScheduleReport(BaseModel):
     pipeline: str
     params: dict[str, Any]
     cron: str | None
+    timezone: str = Field(description="The time zone of `cron`.")
     every: float | None
     paused: bool
+    per_month: CostReport | None = Field(description="Null if its jobs cost no money.")
     next_at: datetime | None = Field(description="When it fires next; null while paused.")
     last_at: datetime | None
     last_job: UUID | None
@@ -92,24 +114,29 @@ def _add_keeping(router: Router, app: App) -> None:
         responses={200: example([SCHEDULE]), **failures()},
     )
     async def list_schedules(request: Request) -> Response:
-        return answer(request, [_report(schedule) for schedule in await app.schedules.all()])
+        return answer(request, [await _report(app, schedule) for schedule in await app.schedules.all()])
 
     @router.get("/{name}", summary="Show a schedule", **_ONE)
     async def show_schedule(request: Request, name: ScheduleName) -> Response:
-        return answer(request, _report(await app.schedule(name)))
+        return answer(request, await _report(app, await app.schedule(name)))
 
-    @router.put("/{name}", summary="Create or replace a schedule", **_ONE)
+    @router.put("/{name}", summary="Create or replace a schedule", **_PUT)
     async def put_schedule(
         request: Request,
         name: ScheduleName,
-        body: Annotated[ScheduleBody, Body(openapi_examples=job_examples(app, cron="0 6 * * 1"))],
+        body: Annotated[ScheduleBody, Body(openapi_examples=job_examples(app, cron="0 6 * * 1", no_budget=True))],
+        replace: Annotated[
+            bool, Query(description="False: 409 if there is a schedule of this name, which stays as it is.")
+        ] = True,
     ) -> Response:
         """The job's parameters are validated now, so that a typing error is reported here and not at the first
-        firing."""
-        await app.put_schedule(
-            Schedule(name, body.pipeline, body.params, cron=body.cron, every=body.every, paused=body.paused)
-        )
-        return answer(request, _report(await app.schedule(name)))
+        firing. If its jobs cost money, they need a budget, or `no_budget`."""
+        schedule = Schedule(
+            name, body.pipeline, body.params,
+            cron=body.cron, timezone=body.timezone, every=body.every, paused=body.paused,
+        )  # fmt: skip
+        await app.put_schedule(schedule, no_budget=body.no_budget, replace=replace)
+        return answer(request, await _report(app, await app.schedule(name)))
 
     @router.delete(
         "/{name}",
@@ -127,13 +154,13 @@ def _add_moving(router: Router, app: App) -> None:
     @router.post("/{name}/pause", summary="Pause a schedule", **_ONE)
     async def pause_schedule(request: Request, name: ScheduleName) -> Response:
         await app.schedules.pause(name, paused=True)
-        return answer(request, _report(await app.schedule(name)))
+        return answer(request, await _report(app, await app.schedule(name)))
 
     @router.post("/{name}/resume", summary="Resume a schedule", **_ONE)
     async def resume_schedule(request: Request, name: ScheduleName) -> Response:
         """Firings that were missed while it was paused are not made up."""
         await app.resume_schedule(name)
-        return answer(request, _report(await app.schedule(name)))
+        return answer(request, await _report(app, await app.schedule(name)))
 
     @router.post(
         "/{name}/run",
@@ -163,13 +190,16 @@ def _refuse_names(router: Router) -> None:
         raise bad_name(name)
 
 
-def _report(schedule: Schedule) -> dict[str, Any]:
+async def _report(app: App, schedule: Schedule) -> dict[str, Any]:
+    cost = await app.cost_of_schedule(schedule)
     return {
         "name": schedule.name,
         "pipeline": schedule.pipeline,
         "params": schedule.params,
         "cron": schedule.cron,
+        "timezone": schedule.timezone,
         "every": schedule.every,
+        "per_month": None if cost is None else asdict(cost),
         "paused": schedule.paused,
         "next_at": _moment(schedule.next_at),
         "last_at": _moment(schedule.last_at),
@@ -182,6 +212,10 @@ def _moment(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
+_PUT: dict[str, Any] = {
+    "response_model": Envelope[ScheduleReport],
+    "responses": {200: example(SCHEDULE), **failures(404, 409, body=True)},
+}
 _ONE: dict[str, Any] = {
     "response_model": Envelope[ScheduleReport],
     "responses": {200: example(SCHEDULE), **failures(404, body=True)},

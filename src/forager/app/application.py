@@ -1,10 +1,10 @@
 """`App`: everything that the API, the command line and the pipelines' own edges may ask of one process."""
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,19 +18,19 @@ from forager.app.retries import Retries, require_secrets
 from forager.app.sink_roster import SinkRoster
 from forager.core.archive import Archives
 from forager.core.clock import Clock
-from forager.core.errors import FieldError, NotFound, Rejected, Stopping
+from forager.core.errors import Conflict, FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import DEFAULT_QUEUE, Lane, Pipeline
 from forager.core.record import Record
 from forager.core.retention import Pruned
-from forager.core.schedules import Schedule
+from forager.core.schedules import Charge, Schedule
 from forager.core.secret import Secret
 from forager.engine.batch import BatchWork
 from forager.engine.deliver import Delivery
 from forager.engine.prune import prune_forever
-from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.schedule import MonthlyCost, Scheduler, monthly_cost, next_firing
 from forager.engine.stored_pages import StoredPages
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.watch import Watcher
@@ -224,19 +224,57 @@ class App:
 
     # ── schedules ──
 
-    async def put_schedule(self, schedule: Schedule) -> Schedule:
-        """Validate a schedule and its job, and store it. Replaces an existing one of that name."""
+    async def put_schedule(self, schedule: Schedule, *, no_budget: bool = False, replace: bool = True) -> Schedule:
+        """Validate a schedule and its job, and store it. Raises `Rejected` if its jobs cost money and have no budget,
+        unless `no_budget`, and `Conflict` if there is one of this name, unless `replace`."""
         checked_name(schedule.name)
         if (schedule.cron is None) == (schedule.every is None):
             raise Rejected(
                 "A schedule has either `cron` or `every`.", fields=[FieldError("cron", "give cron or every")]
             )
-        await self._intake.checked(schedule.pipeline, schedule.params)
+        if schedule.cron is None and schedule.timezone != "UTC":
+            problem = "belongs to cron; an interval has no time zone"
+            raise Rejected(f"timezone: {problem}.", fields=[FieldError("timezone", problem)])
+        job = await self._intake.checked(schedule.pipeline, schedule.params)
         require_secrets(self.pipelines[schedule.pipeline], ())
         now = round((await self.ledger.now()).timestamp() * 1000)
-        timed = replace(schedule, next_at=next_firing(schedule, now))
-        await self.schedules.put(timed)
+        timed = dataclasses.replace(schedule, next_at=next_firing(schedule, now))
+        if not no_budget:
+            charge = await self._charge(schedule.pipeline, job)
+            if charge is not None and not charge.has_budget:
+                cost = monthly_cost(timed, charge, now).in_words()
+                problem = f"give its jobs {charge.budget}, or confirm with `no_budget` that they have none"
+                raise Rejected(
+                    f"This schedule costs money and has no budget: {cost}. {problem[0].upper()}{problem[1:]}.",
+                    fields=[FieldError("no_budget", problem)],
+                )
+        if not await self.schedules.put(timed, replace=replace):
+            raise Conflict(
+                f"There is a schedule {schedule.name!r} already, which was not changed. Replace it with `--replace` "
+                "(`replace=true`), or choose another name."
+            )
         return timed
+
+    async def cost_of_schedule(self, schedule: Schedule) -> MonthlyCost | None:
+        """Return what a schedule costs in a month; None if its jobs cost no money, or if they are not valid any more.
+        Sends no request and spends nothing."""
+        try:
+            charge = await self._charge(
+                schedule.pipeline, await self._intake.checked(schedule.pipeline, schedule.params)
+            )
+            now = round((await self.ledger.now()).timestamp() * 1000)
+            return None if charge is None else monthly_cost(schedule, charge, now)
+        except (Rejected, NotFound):
+            return None
+
+    async def warnings(self, pipeline: str, params: Mapping[str, Any]) -> list[str]:
+        """Return what is doubtful about a valid job with a budget: that it is below the estimate, say. Sends no request
+        and spends nothing."""
+        job = await self._intake.checked(pipeline, params)
+        if self.pipelines[pipeline].limits(job).max_cost is None:
+            return []
+        charge = await self._charge(pipeline, job)
+        return [] if charge is None or charge.warning is None else [charge.warning]
 
     async def resume_schedule(self, name: str) -> None:
         """Let a paused schedule fire again, from its next time on."""
@@ -380,6 +418,16 @@ class App:
             raise Rejected(f"The pipeline {pipeline!r} cannot be priced in advance.")
         estimate: BaseModel = await price.load()(self, job)
         return estimate
+
+    async def _charge(self, pipeline: str, job: Any) -> Charge | None:
+        of = self.features[pipeline].charge if pipeline in self.features else None
+        charge: Charge | None = None if of is None else await of.load()(self, job)
+        return charge
+
+    async def notices(self) -> Sequence[str]:
+        """Return what the features want an operator to know when the service has started."""
+        hooks = [each.notices.load() for each in self.features.values() if each.notices is not None]
+        return [line for hook in hooks for line in await hook(self)]
 
     def _loops(self) -> dict[str, Loop]:
         """The background loops beside work and deliveries."""

@@ -75,13 +75,19 @@ class Mode(StrEnum):
     """Nothing."""
 
 
-async def up(settings: "Settings", key: str, show_url: Callable[[str], None], mode: Mode = Mode.EMBEDDED) -> None:
-    """Run the API and what `mode` says beside it, until a stop is requested."""
+async def up(
+    settings: "Settings",
+    key: str,
+    show_url: Callable[[str, Sequence[str]], None],
+    mode: Mode = Mode.EMBEDDED,
+) -> None:
+    """Run the API and what `mode` says beside it, until a stop is requested. `show_url` gets the URL and the notices of
+    the features."""
     from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
         async with serve(app, host=settings.host, port=settings.port, key=key) as url:
-            show_url(url)
+            show_url(url, await app.notices())
             log.info("up", url=url, pid=os.getpid())
             warming = asyncio.create_task(_warm_up(app, stop))
             async with _shifts(app) if mode is Mode.CELERY else nullcontext():

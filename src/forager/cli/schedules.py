@@ -5,6 +5,7 @@ import shlex
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from forager.core.durations import seconds_with_unit
 from forager.core.errors import FieldError, Rejected
@@ -29,14 +30,19 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
         return
     if not schedules:
         render.notes().print(
-            "No schedules. Add one: forager schedules add bars-in-az --cron '0 6 * * *' -p keyword=bars -p state=AZ",
+            "No schedules. Add one: forager schedules add bars-in-az --cron '0 6 * * *' -p keyword=bars -p state=AZ"
+            " -p max_credits=1000",
             soft_wrap=True,
         )
         return
-    rows = render.table("name", "when", "next (UTC)", "last (UTC), and its job", fold=("last (UTC), and its job",))
+    rows = render.table(
+        "name", "when", "next (UTC)", "a month", "last (UTC), and its job", fold=("when", "last (UTC), and its job")
+    )
     for each in schedules:
         following = "paused" if each["paused"] else render.moment(each["next_at"])
-        rows.add_row(render.plain(each["name"]), rhythm(each), following, _last(each))
+        cost = each["per_month"]
+        money = "-" if cost is None else render.money(float(cost["expected_usd"]))
+        rows.add_row(render.plain(each["name"]), rhythm(each), following, money, _last(each))
     render.out().print(rows)
 
 
@@ -56,7 +62,12 @@ def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
         render.show_json(schedule)
         return
     following = "paused" if schedule["paused"] else render.moment(schedule["next_at"])
-    facts = [("schedule", render.plain(name)), ("when", rhythm(schedule)), ("next", following)]
+    facts = [
+        ("schedule", render.plain(name)),
+        ("when", rhythm(schedule)),
+        ("next", following),
+        ("a month", _cost(schedule)),
+    ]
     render.out().print(render.facts([*facts, ("last error", render.plain(schedule["last_error"]))]))
     rows = render.table("run (UTC)", "state", "took", "what it did", fold=("what it did",))
     for run in schedule["runs"]:
@@ -89,27 +100,49 @@ async def _run(at: Reached, job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@app.command()
+class _WithFields(TyperCommand):
+    """A command whose help ends with the fields of each pipeline's jobs; they are read only when help is asked for."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.epilog = fields_of_pipelines()
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_WithFields)
 def add(
     context: typer.Context,
     name: Name,
-    cron: Annotated[str | None, typer.Option(help="Cron expression in UTC, such as '0 6 * * *'.")] = None,
+    cron: Annotated[str | None, typer.Option(help="Cron expression, such as '0 6 * * *'.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", "--tz", help="Time zone of --cron, such as America/New_York [UTC].")
+    ] = None,
     every: Annotated[str | None, typer.Option(help="Interval instead of --cron, such as 30m, 6h or 1d.")] = None,
     pipeline: Annotated[str, typer.Option(help="Pipeline of the jobs.")] = "places",
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="Job parameter; value as JSON or text (repeatable)."),
     ] = None,
+    no_budget: Annotated[
+        bool, typer.Option("--no-budget", help="Let jobs that cost money run without a budget.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the schedule of this name, if there is one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Add a schedule, or replace the one of this name. Job parameters are validated now."""
+    """Add a schedule. Job parameters are validated now.
+
+    Jobs that cost money need a budget or --no-budget; what a month costs is shown.
+    """
     from forager.kit.cli import render
     from forager.kit.cli.client import part
 
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
-    body |= {"cron": cron, "every": seconds(every) if every is not None else None}
+    body |= {"cron": cron, "every": seconds(every) if every is not None else None, "no_budget": no_budget}
+    body |= {} if timezone is None else {"timezone": timezone}
+    path = f"/schedules/{part(checked_name(name))}?replace={'true' if replace else 'false'}"
     try:
-        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(checked_name(name))}", body), store="created")
+        kept = with_api(context, lambda at: at.api.put(path, body), store="created")
     except Rejected as wrong:
         wrong.fields = tuple(hinted(each, param or []) for each in wrong.fields)
         raise
@@ -117,6 +150,10 @@ def add(
         render.show_json(kept)
     else:
         render.out().print(f"Saved. It fires next at {render.moment(kept['next_at'])} UTC.", markup=False)
+        if kept["per_month"] is not None:
+            render.out().print(f"It costs {_cost(kept)}.", markup=False, soft_wrap=True)
+            if warning := kept["per_month"]["warning"]:
+                render.notes().print(f"Warning: {warning}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -163,7 +200,51 @@ def _last(schedule: dict[str, Any]) -> Any:
 def rhythm(schedule: dict[str, Any]) -> str:
     from forager.kit.cli import render
 
-    return schedule["cron"] or f"every {render.duration(schedule['every'])}"
+    if schedule["cron"] is None:
+        return f"every {render.duration(schedule['every'])}"
+    zone = schedule["timezone"]
+    return schedule["cron"] if zone == "UTC" else f"{schedule['cron']} {zone}"
+
+
+def _cost(schedule: dict[str, Any]) -> str | None:
+    from forager.kit.cli import render
+
+    cost = schedule["per_month"]
+    if cost is None:
+        return None
+    expected, worst = (render.money(float(cost[name])) for name in ("expected_usd", "worst_usd"))
+    budget = "" if cost["has_budget"] else ", without a budget"
+    return f"about {expected} a month for {render.some(cost['jobs'], 'job')}, at most {worst}{budget}"
+
+
+def fields_of_pipelines() -> str:
+    """Return the fields that the jobs of each pipeline take, as the end of a help text. A field whose values are given
+    shows them, so the actions of a pipeline are in it."""
+    from forager.config import new_settings
+    from forager.features import all_features
+
+    settings = new_settings()
+    parts = ["Fields of the jobs, by pipeline (* is required):"]
+    for feature in all_features():
+        pipeline = feature.build.load()(settings)
+        if pipeline.internal:
+            continue
+        schema = pipeline.params.model_json_schema()
+        fields = (_field(name, about, schema) for name, about in schema.get("properties", {}).items())
+        parts.append(f"{feature.name}: {', '.join(fields) or 'no fields'}")
+    return "\n\n".join(parts)
+
+
+def _field(name: str, about: dict[str, Any], schema: dict[str, Any]) -> str:
+    values = [value for each in (about, *about.get("anyOf", ())) for value in _values(each, schema)]
+    star = "*" if name in schema.get("required", ()) else ""
+    return f"{name}{star}" + (f" ({', '.join(map(str, values))})" if values else "")
+
+
+def _values(about: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
+    if "$ref" in about:
+        about = schema.get("$defs", {}).get(about["$ref"].rpartition("/")[2], {})
+    return [about["const"]] if "const" in about else list(about.get("enum", ()))
 
 
 def seconds(text: str) -> float:

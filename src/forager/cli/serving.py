@@ -10,6 +10,8 @@ from forager.core.errors import FieldError, Rejected, Unconfigured
 from forager.kit.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from forager.cli.process import Mode
     from forager.ledger.reports import JobReport
     from forager.settings import Settings
@@ -58,7 +60,7 @@ def up(
     key, is_new = service_key(settings.home, settings.service_key)
     check_bind(settings.host, key)
     if is_supervised():
-        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json), mode)
+        up_ = process.up(settings, key, lambda url, notices: _show_url(url, notices, as_json=as_json), mode)
         return process.run_process(settings, up_, key=key)
     with looking_after(settings.home) if settings.database_url is None else nullcontext():
         if is_new:
@@ -154,13 +156,15 @@ def _plain(job: "JobReport") -> dict[str, Any]:
     return job.model_dump(mode="json")
 
 
-def _show_url(url: str, *, as_json: bool) -> None:
+def _show_url(url: str, notices: "Sequence[str]", *, as_json: bool) -> None:
     from forager.kit.cli import render
 
     if as_json:
-        render.show_json({"url": url}, indent=False)
-    else:
-        render.write(f"Forager is up at {url} (Ctrl-C stops it)\n")
+        render.show_json({"url": url, **({"notices": notices} if notices else {})}, indent=False)
+        return
+    for line in notices:
+        render.write(f"{line}\n")
+    render.write(f"Forager is up at {url} (Ctrl-C stops it)\n")
 
 
 def _show_key(key: str, path: Path, *, as_json: bool) -> None:

@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A job that is created repeatedly, by cron expression or interval, in UTC."""
+    """A job that is created repeatedly, by cron expression or interval."""
 
     name: str
     pipeline: str
     params: Mapping[str, Any]
     cron: str | None = None
+    timezone: str = "UTC"
+    """The time zone of `cron`, by its IANA name: in `America/New_York`, 6:00 stays 6:00 in summer and winter."""
     every: float | None = None
     paused: bool = False
     next_at: int | None = None
@@ -22,11 +25,28 @@ class Schedule:
     last_error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The money that one job of a pipeline costs, in USD."""
+
+    expected_usd: Decimal
+    worst_usd: Decimal
+    has_budget: bool
+    """Whether something limits what it may spend."""
+    budget: str
+    """How to set a budget, in words: the end of "Give its jobs …"."""
+    warning: str | None = None
+    """Why its budget may not be what was meant: it is below the estimate."""
+    month: tuple[Decimal, Decimal] | None = None
+    """What a month of its schedule is expected to cost, and at most; None: that of all its jobs together."""
+
+
 class Schedules(Protocol):
     """The storage of schedules."""
 
-    async def put(self, schedule: Schedule) -> None:
-        """Store a schedule. One of the same name is replaced, except for its last firing."""
+    async def put(self, schedule: Schedule, *, replace: bool = True) -> bool:
+        """Store a schedule. One of the same name is replaced, except for its last firing; without `replace` it stays.
+        Returns whether the schedule was stored."""
         ...
 
     async def all(self) -> Sequence[Schedule]:

@@ -1,19 +1,23 @@
-"""Fires schedules: creates jobs repeatedly, by cron expression or interval, in UTC. Time is injected.
+"""Fires schedules: creates jobs repeatedly, by cron expression (in its time zone) or interval. Time is injected.
 
 Firings that were missed while nothing ran are made up by a single one. The job of each firing has its own idempotency
 key, so that two schedulers, or a crash between creating and recording, still create one job.
 """
 
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import chain
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
 from cronsim import CronSim, CronSimError
 
 from forager.core.clock import Clock
 from forager.core.errors import Busy, FieldError, ForagerError, Rejected, StoreError, StoreFull, StoreUnavailable
-from forager.core.schedules import Schedule, Schedules
+from forager.core.schedules import Charge, Schedule, Schedules
 
 log = structlog.get_logger("forager.engine")
 
@@ -21,6 +25,10 @@ LONGEST_NAP = 30.0
 EARLY_MS = 10_000
 """How far the clock of another scheduler, such as Celery beat, may be ahead; at most a tenth of an interval, so that a
 second message for the same time does not fire the next one."""
+
+MONTH = timedelta(hours=730)
+MOST_COUNTED = 3_000
+"""Firings of a cron expression that an estimate counts one by one."""
 
 CreateJob = Callable[[Schedule, str], Awaitable[UUID]]
 """(schedule, idempotency key) → the job."""
@@ -30,19 +38,77 @@ def next_firing(schedule: Schedule, after: int) -> int:
     """Return the first moment after `after` (both Unix milliseconds) at which the schedule fires. Raises `Rejected` if
     it never does."""
     if schedule.cron is not None:
-        try:
-            moment = next(CronSim(schedule.cron, datetime.fromtimestamp(after / 1000, UTC)))
-        except (CronSimError, StopIteration) as error:
-            why = str(error) or "it never fires"
-            example = "write minute, hour, day, month and weekday, such as 0 6 * * 1"
-            raise _bad("cron", f"{schedule.cron!r} cannot be used: {why.rstrip('.')}; {example}") from error
-        return round(moment.timestamp() * 1000)
+        return round(next(_moments(schedule, after)).timestamp() * 1000)
     if schedule.every is None or schedule.every < 1:
         raise _bad("every", "give `cron`, or `every` as at least one second")
     every = round(schedule.every * 1000)
     last = schedule.next_at if schedule.next_at is not None else after
     missed = max(0, (after - last) // every)
     return last + (missed + 1) * every if last <= after else last
+
+
+def firings(schedule: Schedule, after: int, within: timedelta) -> float:
+    """Return how often the schedule fires in this time. A cron expression that fires more than `MOST_COUNTED` times is
+    counted so far and extrapolated. Raises `Rejected` if it never fires."""
+    if schedule.cron is None:
+        return within.total_seconds() / (schedule.every or next_firing(schedule, after))
+    start = datetime.fromtimestamp(after / 1000, UTC)
+    count, last = 0, start
+    for moment in _moments(schedule, after):
+        if moment - start > within:
+            return count
+        count, last = count + 1, moment
+        if count == MOST_COUNTED:
+            break
+    return count * (within / (last - start))
+
+
+def _moments(schedule: Schedule, after: int) -> Iterator[datetime]:
+    """Yield the moments of a cron expression after this one. Raises `Rejected` if it cannot be read or never fires."""
+    try:
+        zone = ZoneInfo(schedule.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        example = "write a name such as UTC, America/New_York or Europe/Berlin"
+        raise _bad("timezone", f"{schedule.timezone!r} is not a known time zone; {example}") from error
+    try:
+        moments = CronSim(schedule.cron or "", datetime.fromtimestamp(after / 1000, zone))
+        first = next(moments)
+    except (CronSimError, StopIteration) as error:
+        why = str(error) or "it never fires"
+        example = "write minute, hour, day, month and weekday, such as 0 6 * * 1"
+        raise _bad("cron", f"{schedule.cron!r} cannot be used: {why.rstrip('.')}; {example}") from error
+    return chain([first], moments)
+
+
+@dataclass(frozen=True, slots=True)
+class MonthlyCost:
+    """What a schedule costs in a month, in USD."""
+
+    jobs: int
+    expected_usd: Decimal
+    worst_usd: Decimal
+    has_budget: bool
+    warning: str | None = None
+    """Why its budget may not be what was meant."""
+
+    def in_words(self) -> str:
+        """`about $12.50 a month for 30 jobs, at most $40.00`"""
+        jobs = "1 job" if self.jobs == 1 else f"{self.jobs:,} jobs"
+        return f"about ${self.expected_usd:,.2f} a month for {jobs}, at most ${self.worst_usd:,.2f}"
+
+
+def monthly_cost(schedule: Schedule, charge: Charge, now: int) -> MonthlyCost:
+    """Return the cost of a month, given that of one job. Raises `Rejected` if the schedule never fires."""
+    often = Decimal(str(round(firings(schedule, now, MONTH), 4)))
+    expected, worst = charge.month or (charge.expected_usd * often, charge.worst_usd * often)
+    cents = Decimal("0.01")
+    return MonthlyCost(
+        round(often),
+        expected.quantize(cents, ROUND_HALF_UP),
+        worst.quantize(cents, ROUND_HALF_UP),
+        charge.has_budget,
+        charge.warning,
+    )
 
 
 class Scheduler:

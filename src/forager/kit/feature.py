@@ -54,6 +54,9 @@ class Feature:
     estimate: Ref | None = None
     """`estimate(service, job) -> Awaitable[BaseModel]`: the price of a job. It must send no request and spend
     nothing."""
+    charge: Ref | None = None
+    """`charge(service, job) -> Awaitable[Charge | None]`: the money that one job costs; None if it costs none. A
+    schedule of such jobs needs a budget. It must send no request and spend nothing."""
     results: Ref | None = None
     """`results(service, job_id) -> Awaitable[Sequence[Mapping]]`: what a webhook reports about a job's tasks."""
     stored: Ref | None = None
@@ -64,6 +67,8 @@ class Feature:
     prepare: Ref | None = None
     """`prepare(service) -> Awaitable[None]`: called each time the store is opened; for rows that come with the install.
     It must be cheap and safe to repeat."""
+    notices: Ref | None = None
+    """`notices(service) -> Awaitable[Sequence[str]]`: what `forager up` prints once it has started."""
     publication: Ref | None = None
     """A `Publication`: what of its changes is published to a message broker, and in which form."""
     indexed: Ref | None = None

@@ -17,7 +17,7 @@ from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.record import Record
-from forager.core.schedules import Schedule
+from forager.core.schedules import Schedule, Schedules
 from forager.core.secret import Secret
 from forager.kit.indexed import Indexed
 from forager.kit.mirror import Mirror
@@ -129,8 +129,22 @@ class Service(Protocol):
         tasks."""
         ...
 
-    async def put_schedule(self, schedule: Schedule) -> Schedule:
-        """Check a schedule and its job, and keep it; an existing one of that name is replaced. Raises `Rejected`."""
+    @property
+    def schedules(self) -> Schedules:
+        """The stored schedules. They are added with `put_schedule`, which checks them."""
+        ...
+
+    async def schedule(self, name: str) -> Schedule:
+        """Return a schedule by name. Raises `NotFound` if there is none."""
+        ...
+
+    async def put_schedule(self, schedule: Schedule, *, no_budget: bool = False, replace: bool = True) -> Schedule:
+        """Check a schedule and its job, and keep it. Raises `Rejected` if it is invalid, or if its jobs cost money and
+        have no budget, unless `no_budget`; `Conflict` if there is one of this name, unless `replace`."""
+        ...
+
+    async def resume_schedule(self, name: str) -> None:
+        """Let a paused schedule fire again, from its next time on. Raises `NotFound`."""
         ...
 
     @property
@@ -152,6 +166,10 @@ class Service(Protocol):
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """Return the price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
+        ...
+
+    async def warnings(self, pipeline: str, params: Mapping[str, Any]) -> list[str]:
+        """Return what is doubtful about a valid job with a budget: that it is below the estimate, say."""
         ...
 
     async def reference(self, name: str) -> Any:

@@ -100,7 +100,7 @@ class Served(threading.Thread):
     async def _fill(front: Front) -> dict[str, list[str]]:
         """Something of everything, and what it is called: by the names of the path parameters."""
         jobs = [await front.create(keyword="bars", zips=["85001", "85003"], pages=2) for _ in range(3)]
-        schedule = {"pipeline": "places", "params": ONE_QUERY, "every": 86_400}
+        schedule = {"pipeline": "places", "params": ONE_QUERY, "every": 86_400, "no_budget": True}
         assert (await front.client.put("/api/v1/schedules/daily", json=schedule)).status_code == 200
         async with asyncio.timeout(PATIENCE):
             while (await front.data("/api/v1/jobs", state="running")) or await front.data(

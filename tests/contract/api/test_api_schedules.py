@@ -10,7 +10,8 @@ from forager.core.errors import Rejected
 from forager.core.schedules import Schedule
 from tests.support.api import ONE_QUERY, Front
 
-NIGHTLY: dict[str, Any] = {"pipeline": "places", "params": ONE_QUERY, "cron": "0 3 * * *"}
+NIGHTLY: dict[str, Any] = {"pipeline": "places", "params": ONE_QUERY, "cron": "0 3 * * *", "no_budget": True}
+BARS = {"keyword": "bars", "state": "AZ"}
 PATH = "/api/v1/schedules"
 
 
@@ -22,7 +23,7 @@ async def test_a_schedule_is_put_listed_shown_replaced_and_removed(front: Front)
     assert made["params"] == ONE_QUERY
     assert await front.data(PATH) == [made]
     assert await front.data(f"{PATH}/nightly") == made
-    hourly = {"pipeline": "places", "params": ONE_QUERY, "every": 3600}
+    hourly = {"pipeline": "places", "params": ONE_QUERY, "every": 3600, "no_budget": True}
     replaced = (await front.client.put(f"{PATH}/nightly", json=hourly)).json()["data"]
     assert (replaced["cron"], replaced["every"]) == (None, 3600)
     assert (await front.client.delete(f"{PATH}/nightly")).json()["data"] == {"removed": "nightly"}
@@ -52,6 +53,9 @@ async def test_a_schedule_that_could_never_work_is_refused(simple: Front) -> Non
         ({**NIGHTLY, "cron": None, "every": 1e300}, "every"),
         ({**NIGHTLY, "params": {"state": "AZ"}}, "keyword"),
         ({**NIGHTLY, "colour": "red"}, "colour"),
+        ({**NIGHTLY, "timezone": "Mars/Olympus"}, "timezone"),
+        ({**NIGHTLY, "timezone": "../etc/passwd"}, "timezone"),
+        ({**NIGHTLY, "cron": None, "every": 60, "timezone": "Europe/Berlin"}, "timezone"),
     )
     for body, field in bad:
         refused = await simple.client.put(f"{PATH}/nightly", json=body)
@@ -96,8 +100,63 @@ async def test_a_schedule_that_is_not_there_is_a_404(simple: Front) -> None:
 
 @pytest.mark.parametrize(("every", "seconds"), [("6h", 21_600), ("90", 90), (90, 90), ("1.5d", 129_600)])
 async def test_an_interval_is_written_as_on_the_command_line(simple: Front, every: str | int, seconds: float) -> None:
-    body = {"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}, "every": every}
+    body = {"pipeline": "places", "params": {**BARS, "max_credits": 100}, "every": every}
     kept = await simple.client.put("/api/v1/schedules/bars", json=body)
     assert kept.json()["data"]["every"] == seconds
     wrong = await simple.client.put("/api/v1/schedules/bars", json={**body, "every": "soon"})
     assert "write 90s, 30m, 6h or 1d" in wrong.json()["meta"]["fields"][0]["message"]
+
+
+async def test_a_schedule_that_costs_money_needs_a_budget_or_a_confirmation_and_shows_its_month(front: Front) -> None:
+    often = {"pipeline": "places", "params": BARS, "every": 5}
+    refused = await front.client.put(f"{PATH}/bars", json=often)
+    assert refused.status_code == 422
+    assert [each["field"] for each in refused.json()["meta"]["fields"]] == ["no_budget"]
+    assert "525,600 jobs" in refused.json()["error"], "what it would have cost"
+    assert "max_credits" in refused.json()["error"]
+    assert await front.data(PATH) == []
+    plan = (await front.client.post("/api/v1/places/plan", json=BARS)).json()["data"]
+    for body, budget in (
+        ({**often, "no_budget": True}, False),
+        ({**often, "params": {**BARS, "max_credits": plan["worst_credits"]}}, True),
+    ):
+        kept = (await front.client.put(f"{PATH}/bars", json=body)).json()["data"]
+        month = kept["per_month"]
+        assert (month["jobs"], month["has_budget"], month["warning"]) == (525_600, budget, None)
+        assert float(month["expected_usd"]) == pytest.approx(525_600 * float(plan["expected_usd"]), abs=0.01)
+        assert float(month["worst_usd"]) == pytest.approx(525_600 * float(plan["worst_usd"]), abs=0.01)
+        assert (await front.data(PATH))[0]["per_month"] == month
+    free = {"pipeline": "products", "params": {"urls": ["https://shop.example/p/1"]}, "cron": "0 6 * * *"}
+    assert (await front.client.put(f"{PATH}/crawl", json=free)).json()["data"]["per_month"] is None
+
+
+async def test_a_budget_below_the_estimate_is_accepted_with_a_warning(front: Front) -> None:
+    expected = (await front.client.post("/api/v1/places/plan", json=BARS)).json()["data"]["expected_credits"]
+    low, enough = {**BARS, "max_credits": expected - 1}, {**BARS, "max_credits": expected}
+    for path, body in (("/api/v1/places/jobs", low), ("/api/v1/jobs", {"pipeline": "places", "params": low})):
+        made = await front.client.post(path, json=body)
+        assert made.status_code == 202
+        (warning,) = made.json()["meta"]["warnings"]
+        assert f"budget of {expected - 1:,} credits is below the estimate of {expected:,}" in warning
+    assert "warnings" not in (await front.client.post("/api/v1/places/jobs", json=enough)).json()["meta"]
+    scheduled = {"pipeline": "places", "params": low, "cron": "0 6 * * *"}
+    kept = (await front.client.put(f"{PATH}/bars", json=scheduled)).json()["data"]
+    assert kept["per_month"]["warning"] == warning
+
+
+async def test_a_schedule_is_not_replaced_unless_that_was_asked_for(front: Front) -> None:
+    first = (await front.client.put(f"{PATH}/nightly", params={"replace": "false"}, json=NIGHTLY)).json()["data"]
+    other = {**NIGHTLY, "cron": "30 4 * * *"}
+    refused = await front.client.put(f"{PATH}/nightly", params={"replace": "false"}, json=other)
+    assert (refused.status_code, "already" in refused.json()["error"]) == (409, True)
+    assert await front.data(f"{PATH}/nightly") == first
+    replaced = await front.client.put(f"{PATH}/nightly", params={"replace": "true"}, json=other)
+    assert replaced.json()["data"]["cron"] == "30 4 * * *"
+
+
+async def test_a_cron_expression_has_a_time_zone(front: Front) -> None:
+    at_six = {**NIGHTLY, "cron": "0 6 * * *", "timezone": "Asia/Tokyo"}
+    kept = (await front.client.put(f"{PATH}/nightly", json=at_six)).json()["data"]
+    assert (kept["timezone"], datetime.fromisoformat(kept["next_at"]).hour) == ("Asia/Tokyo", 21)
+    resumed = (await front.client.post(f"{PATH}/nightly/resume")).json()["data"]
+    assert (resumed["timezone"], resumed["next_at"]) == ("Asia/Tokyo", kept["next_at"])

@@ -148,7 +148,7 @@ async def test_a_crawl_is_distributed_by_the_broker_and_a_killed_worker_costs_no
 async def test_a_job_and_a_firing_that_are_sent_twice_are_created_once__LI_6(runner: RunnerRig) -> None:
     runner.keep_working()
     before = await jobs_of(runner, "places")
-    hourly = await runner.app.put_schedule(Schedule("hourly", "places", dict(JOB), cron="0 * * * *"))
+    hourly = await runner.app.put_schedule(Schedule("hourly", "places", dict(JOB), cron="0 * * * *"), no_budget=True)
     now = await runner.app.ledger.now_ms()
     await runner.app.schedules.put(replace(hourly, next_at=now - 1_000))
     for _ in range(3):
@@ -182,7 +182,7 @@ async def test_a_worker_that_could_not_do_its_shifts_is_refused_at_its_start(run
 async def test_two_beats_fire_a_schedule_once_per_time__LI_6(runner: RunnerRig) -> None:
     """Each of its times is sent twice, and creates one job."""
     runner.keep_working()
-    often = await runner.app.put_schedule(Schedule("often", "places", dict(JOB), every=2.0))
+    often = await runner.app.put_schedule(Schedule("often", "places", dict(JOB), every=2.0), no_budget=True)
     before = fired(runner)
     beats = [runner.start_beat(), runner.start_beat()]
     try:

@@ -45,6 +45,8 @@ async def run_job(
     if answered.is_repeated and not as_json:
         remark = f"Job {job_id} was created before with this idempotency key; no second job was created."
         render.notes().print(remark, markup=False, soft_wrap=True)
+    for warning in answered.meta.get("warnings") or ():
+        render.notes().print(f"Warning: {warning}", markup=False, soft_wrap=True)
     if body.get("dry_run"):
         render.show_json(created) if as_json or show_plan is None else show_plan(created)
         return

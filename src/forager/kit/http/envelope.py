@@ -36,6 +36,9 @@ class About(BaseModel):
     """Metadata of a response."""
 
     request_id: RequestId
+    warnings: Annotated[
+        list[str] | None, Field(description="What is doubtful about the request, which was done all the same.")
+    ] = None
 
 
 class AboutPage(About):
@@ -102,9 +105,15 @@ class Failure(BaseModel):
 
 
 def answer(
-    request: Request, data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, **about: Any
+    request: Request,
+    data: Any,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    warnings: Sequence[str] = (),
+    **about: Any,
 ) -> Response:
-    told = {"request_id": request_id(request.scope), **about}
+    told = {"request_id": request_id(request.scope), **about, **({"warnings": warnings} if warnings else {})}
     envelope = {"success": True, "data": data, "error": None, "meta": told}
     return Response(encoded(envelope), status, dict(headers) if headers else None, JSON)
 

@@ -351,6 +351,7 @@ schedules = Table(
     Column("last_at", BigInteger),
     Column("last_job", String(36)),
     Column("last_error", Text),
+    Column("timezone", Text, nullable=False, server_default="UTC"),
     Index("ix_schedules_next_at", "next_at"),
 )
 

@@ -10,6 +10,8 @@ from forager.core.errors import NotFound
 from forager.core.schedules import Schedule
 from forager.kit.queries import loads
 
+_SET = ("pipeline", "params", "cron", "timezone", "every", "paused", "next_at")
+
 
 class ScheduleTable:
     """Implements `core.schedules.Schedules`."""
@@ -17,26 +19,27 @@ class ScheduleTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def put(self, schedule: Schedule) -> None:
-        await self._database.write(
-            "INSERT INTO schedules (name, pipeline, params, cron, every, paused, next_at)"
-            " VALUES (:name, :pipeline, :params, :cron, :every, :paused, :next_at)"
-            " ON CONFLICT (name) DO UPDATE SET pipeline = excluded.pipeline, params = excluded.params,"
-            " cron = excluded.cron, every = excluded.every, paused = excluded.paused, next_at = excluded.next_at",
+    async def put(self, schedule: Schedule, *, replace: bool = True) -> bool:
+        otherwise = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _SET)}" if replace else "NOTHING"
+        rows = await self._database.write(
+            f"INSERT INTO schedules (name, {', '.join(_SET)}) VALUES (:name, {', '.join(f':{name}' for name in _SET)})"
+            f" ON CONFLICT (name) DO {otherwise} RETURNING name",
             {
                 "name": schedule.name,
                 "pipeline": schedule.pipeline,
                 "params": orjson.dumps(schedule.params, default=str).decode(),
                 "cron": schedule.cron,
+                "timezone": schedule.timezone,
                 "every": schedule.every,
                 "paused": schedule.paused,
                 "next_at": schedule.next_at,
             },
         )
+        return bool(rows)
 
     async def all(self) -> Sequence[Schedule]:
         rows = await self._database.fetch(
-            "SELECT name, pipeline, params, cron, every, paused, next_at, last_at, last_job, last_error"
+            "SELECT name, pipeline, params, cron, timezone, every, paused, next_at, last_at, last_job, last_error"
             " FROM schedules ORDER BY name"
         )
         return [_schedule(row) for row in rows]

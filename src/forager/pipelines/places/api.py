@@ -78,7 +78,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         data: dict[str, Any] = {"job_id": made.job, "status": "running", "total_queries": made.total}
         if made.total == 0:
             data |= {"status": "completed", "plan": (await service.reports.job(made.job)).estimate}
-        return answer(request, data, status=202, headers=None if made.created else REPEATED)
+        warnings = await service.warnings(NAME, body)
+        return answer(request, data, status=202, headers=None if made.created else REPEATED, warnings=warnings)
 
     @router.post(
         "/plan",

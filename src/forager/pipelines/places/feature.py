@@ -10,6 +10,7 @@ feature = Feature(
     secrets=Ref("forager.pipelines.places.wiring:secrets"),
     references=Ref("forager.pipelines.places.wiring:references"),
     estimate=Ref("forager.pipelines.places.price:price"),
+    charge=Ref("forager.pipelines.places.price:charge"),
     mirror=Ref("forager.pipelines.places.mirror:mirror"),
     routes=Ref("forager.pipelines.places.api:routes"),
     checks=Ref("forager.pipelines.places.checks:checks"),

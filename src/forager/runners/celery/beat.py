@@ -36,13 +36,21 @@ def entries(schedules: Iterable[Schedule]) -> dict[str, dict[str, Any]]:
     made: dict[str, dict[str, Any]] = {}
     for each in schedules:
         try:
-            when = crontab.from_string(each.cron) if each.cron is not None else timedelta(seconds=each.every or 0)
+            when = _when(each)
         except (ParseException, ValueError) as error:
             log.warning("beat cannot fire this schedule; `forager up` does", schedule=each.name, error=str(error))
             continue
         options = {"expires": EXPIRES}
         made[f"forager.{each.name}"] = {"task": FIRE, "schedule": when, "args": [each.name], "options": options}
     return made
+
+
+def _when(schedule: Schedule) -> crontab | timedelta:
+    """Return when beat sends a message. Beat's expressions are in UTC: one of another time zone is asked for every
+    minute, and the ledger decides."""
+    if schedule.cron is None:
+        return timedelta(seconds=schedule.every or 0)
+    return crontab.from_string(schedule.cron) if schedule.timezone == "UTC" else timedelta(minutes=1)
 
 
 async def _stored(settings: Settings) -> Iterable[Schedule]:
