@@ -147,6 +147,7 @@ def settings_for(
         "home": home,
         "database_url": database_url,
         "apify_token": TOKEN,
+        "markets_autostart": True,
         "apify_base_url": apify.url,
         "egress_allow": (urlsplit(apify.url).netloc, site),
         "domain_policies_path": rules,

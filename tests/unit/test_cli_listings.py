@@ -1,8 +1,10 @@
 """`forager markets` and `forager listings` on a store of its own, without a worker."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +68,52 @@ def test_without_a_token_a_scrape_is_refused_with_the_remedy__LI_7(forager: Fora
     ran = forager("markets", "scrape", "nyc")
     assert ran.code != 0
     assert "FORAGER_APIFY_TOKEN" in ran.all
+
+
+@pytest.mark.usefixtures("store")
+def test_markets_are_scraped_after_start_and_not_after_stop__LI_21(
+    forager: Forager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Set APIFY_TOKEN" in forager("markets", "list").err
+    refused = forager("markets", "start")
+    assert (refused.code, "APIFY_TOKEN" in refused.err) == (2, True)
+    monkeypatch.setenv("APIFY_TOKEN", "s3cret-token")
+    listed = forager("markets", "list")
+    assert "Nothing is scraped by schedule. 19 markets: about 1,125 runs and $123.80 a month" in listed.err
+    assert "Start: forager markets start" in listed.err
+    started = forager("markets", "start")
+    assert started.code == 0, started.err
+    assert "Started. 19 markets" in started.out
+    assert "limits --usd-per-month" in started.err
+    assert "Nothing is scraped" not in forager("markets", "list").err
+    assert not forager("schedules", "show", "dispatch_scrapes", "--json").data["paused"]
+    assert forager("schedules", "show", "dispatch_scrapes", "--json").data["per_month"]["has_budget"] is False
+    assert "Stopped." in forager("markets", "stop").out
+    assert forager("schedules", "show", "dispatch_scrapes", "--json").data["paused"]
+    assert "Nothing is scraped" in forager("markets", "list").err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_tier_that_is_mistyped_is_refused_with_the_tiers_and_shown_if_it_is_stored__LI_1(
+    forager: Forager, tmp_path: Path
+) -> None:
+    for command in (
+        ("add", "worcester", "--city", "Worcester", "--state", "MA", "--tier", "warm"),
+        ("set", "nyc", "--tier", "warm"),
+    ):
+        refused = forager("markets", *command)
+        assert refused.code == 2
+        assert "--tier: choose from 'hot', 'standard' or 'cool'" in refused.err
+    database = sqlite3.connect(tmp_path / ".forager" / "ledger.db")
+    database.execute("UPDATE market_configs SET tier = 'warm' WHERE id = 'hartford'")
+    database.commit()
+    database.close()
+    listed = forager("markets", "list")
+    assert ["invalid" in line for line in listed.out.splitlines() if "hartford" in line] == [True]
+    assert "hartford is not scraped: tier: choose from 'hot', 'standard' or 'cool'" in listed.err
+    assert len(forager("markets", "list", "--json").data) == 19
+    assert forager("markets", "set", "hartford", "--tier", "cool").code == 0
+    assert "not scraped:" not in forager("markets", "list").err
 
 
 def test_doctor_names_the_token_that_scrapes_need(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +184,17 @@ def test_a_scrape_prints_its_job_and_result_and_its_listings_can_be_shown__LI_14
     figures = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
     assert (figures["state"].strip(), figures["cost"][:3]) == ("completed", "$0.")
     listing = forager("listings", "search", "--market", "boston", "-n", "1", "--json").data[0]
+    with_units = next(each for each in forager("listings", "search", "-n", "50", "--json").data if each["units"])
+    unit = with_units["units"][0]
+    query = ("--beds", str(unit["beds"]), "--min-rent", str(int(unit["rent"])), "--max-rent", str(int(unit["rent"])))
+    zip_and_city = ("--zip", with_units["zip"], "--city", with_units["city"].lower(), "--sort", "rent")
+    (found,) = forager("listings", "search", *query, *zip_and_city, "--json").data
+    assert (found["id"], unit in found["matching_units"]) == (with_units["id"], True)
+    text = forager("listings", "search", *query, "--text", with_units["title"], "--units").out
+    assert f"${unit['rent']:,.0f}" in text
+    assert f"{unit['area']:,.0f} sq ft" in text
+    assert forager("listings", "search", "--beds", "77").out == ""
+    assert "choose from" in forager("listings", "search", "--sort", "cheap").err
     shown = forager("listings", "show", str(listing["id"]))
     assert shown.code == 0
     assert f"confidence     {listing['freshness_confidence']}" in shown.out

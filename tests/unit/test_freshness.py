@@ -15,8 +15,8 @@ from forager.core.freshness import (
     FreshRecord,
     badge,
     confidence,
-    crossing,
-    earliest_zero,
+    falls_below,
+    latest_zero_below,
     zero_at,
 )
 from forager.core.record import CLEAR
@@ -49,16 +49,34 @@ def test_confidence_falls_from_its_base_by_the_rate_per_hour_and_never_below_0__
     assert confidence(base, START, rate, START + hours * HOUR) == expected
 
 
+@pytest.mark.parametrize("base", [SEEN, VERIFIED])
+@pytest.mark.parametrize("rate", [1, 2, 3])
+def test_a_base_holds_for_a_whole_hour_and_is_green_in_it__LI_11__LI_15(base: int, rate: int) -> None:
+    last = START + HOUR - timedelta(microseconds=1)
+    for moment in (START, START + timedelta(seconds=1), last):
+        assert confidence(base, START, rate, moment) == base
+        assert badge(confidence(base, START, rate, moment), START, moment) == Badge("green", "Recently verified")
+    assert confidence(base, START, rate, START + HOUR) == base - rate
+
+
 def test_a_clock_that_is_behind_sees_the_full_base() -> None:
     assert confidence(SEEN, START, 3, START - HOUR) == 100
 
 
 @pytest.mark.parametrize(
     ("base", "rate", "hours"),
-    [(100, 3, 20), (100, 2, 30), (100, 1, 60), (80, 3, 40 / 3), (80, 2, 20), (80, 1, 40), (30, 1, 0)],
+    [(100, 3, 21), (100, 2, 31), (100, 1, 61), (80, 3, 14), (80, 2, 21), (80, 1, 41), (40, 1, 1), (30, 1, 0)],
 )
-def test_the_crossing_of_40_is_exact__LI_11(base: int, rate: int, hours: float) -> None:
-    assert crossing(base, START, rate, DOUBTFUL) == START + timedelta(hours=hours)
+def test_the_stored_moment_is_the_first_whole_hour_below_40__LI_11(base: int, rate: int, hours: int) -> None:
+    moment = falls_below(base, START, rate, DOUBTFUL)
+    assert moment == START + hours * HOUR
+    assert confidence(base, START, rate, moment) < DOUBTFUL
+    assert hours == 0 or confidence(base, START, rate, moment - timedelta(microseconds=1)) >= DOUBTFUL
+
+
+def test_no_moment_is_below_0() -> None:
+    with pytest.raises(ValueError, match="never below 0"):
+        falls_below(SEEN, START, 1, 0)
 
 
 @pytest.mark.parametrize("rate", [0, -1])
@@ -69,17 +87,16 @@ def test_a_rate_that_never_ages_is_refused(rate: int) -> None:
 
 @given(BASES, RATES, AGES, st.integers(1, 100))
 @example(100, 3, 20 * HOUR, 40)
-@example(80, 3, timedelta(hours=40 / 3), 40)
-@example(100, 3, 20 * HOUR + timedelta(microseconds=1), 40)
+@example(100, 3, 21 * HOUR, 40)
+@example(80, 3, 14 * HOUR - timedelta(microseconds=1), 40)
+@example(80, 1, timedelta(0), 100)
 def test_a_filter_on_the_stored_moment_answers_as_the_function_does__LI_11(
     base: int, rate: int, age: timedelta, level: int
 ) -> None:
     now = START + age
-    by_index = zero_at(base, START, rate) >= earliest_zero(level, rate, now)
-    # A moment is stored in microseconds: where the exact crossing lies between two of them, they may differ by one.
-    one = rate / 3_600_000_000
-    exact = confidence(base, START, rate, now)
-    assert by_index == (exact >= level) or abs(exact - level) <= one
+    bound = latest_zero_below(level, base, rate, now)
+    by_index = bound is not None and zero_at(base, START, rate) > bound
+    assert by_index == (confidence(base, START, rate, now) >= level)
 
 
 @given(BASES, RATES, AGES, AGES)
@@ -134,24 +151,24 @@ def seen(base: float = SEEN, at: datetime = START, rate: float = 2) -> Sofa:
 
 def test_any_kind_of_record_can_be_fresh__LI_11() -> None:
     assert record_tables([Sofa])
-    assert seen().derive(None) == {"zero_at": START + 50 * HOUR, "verify_at": START + 30 * HOUR}
+    assert seen().derive(None) == {"zero_at": START + 50 * HOUR, "verify_at": START + 31 * HOUR}
     assert seen().confidence(START + 10 * HOUR) == 80
     assert Sofa(name="a").confidence(START) == 0
 
 
 def test_a_verification_moves_both_moments__LI_11() -> None:
     later = START + 31 * HOUR
-    assert seen(VERIFIED, later).derive(seen()) == {"zero_at": later + 40 * HOUR, "verify_at": later + 20 * HOUR}
+    assert seen(VERIFIED, later).derive(seen()) == {"zero_at": later + 40 * HOUR, "verify_at": later + 21 * HOUR}
 
 
 def test_a_new_rate_moves_both_moments__LI_3() -> None:
-    assert seen(rate=1).derive(seen()) == {"zero_at": START + 100 * HOUR, "verify_at": START + 60 * HOUR}
+    assert seen(rate=1).derive(seen()) == {"zero_at": START + 100 * HOUR, "verify_at": START + 61 * HOUR}
 
 
 def test_a_queued_verification_stays_cleared_until_the_base_moves__LI_12() -> None:
     queued = seen().model_copy(update={"verify_at": None})
     assert queued.derive(seen())["verify_at"] is None
-    assert seen(at=START + HOUR).derive(queued)["verify_at"] == START + 31 * HOUR
+    assert seen(at=START + HOUR).derive(queued)["verify_at"] == START + 32 * HOUR
 
 
 def test_a_verification_can_be_brought_forward__LI_12() -> None:

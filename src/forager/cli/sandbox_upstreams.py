@@ -130,6 +130,7 @@ def apify(options: Options) -> Simulated:
             f"Apify, with any token that begins with `{config.prefix}` (the site of its listings: {served.site_url}):",
             f"  export FORAGER_APIFY_BASE_URL={served.url} APIFY_TOKEN={config.prefix}token",
             "  forager markets scrape boston",
+            "  forager markets start",
         ],
         lambda: {"apify": served.announcement()},
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from itertools import pairwise
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,10 +10,12 @@ from structlog.testing import capture_logs
 from forager.core.errors import Conflict
 from forager.kit.queries import read_rows
 from forager.pipelines.listings import dispatch
-from forager.pipelines.listings.dispatch import dispatch_due, scrape_now
+from forager.pipelines.listings.dispatch import OpenScrape, dispatch_due, scrape_now
+from forager.pipelines.listings.prepare import prepare
 from forager.pipelines.listings.tables import MarketConfig
 from forager.sandbox.apify.config import RunRule
 from forager.sandbox.site import Outage
+from forager.sandbox.trouble import When
 from tests.contract.listings.conftest import OpenRentals
 
 SMALL = {"homes": 3, "moving_share": 0.0, "twin_share": 0.0}
@@ -30,7 +32,7 @@ async def test_each_tier_is_scraped_as_often_as_it_says_and_no_schedule_names_a_
     await rentals.pass_time(hours=48)
     started = rentals.started()
     assert {city: started.count(city) for city in set(started)} == {
-        "New York, NY": 7,  # at the first full hour after 6 h and the minute that a scrape takes
+        "New York, NY": 8,
         "Newark, NJ": 4,
         "Hartford, CT": 2,
     }
@@ -39,6 +41,131 @@ async def test_each_tier_is_scraped_as_often_as_it_says_and_no_schedule_names_a_
     assert {(job["state"], job["schedule"]) for job in runs} == {("completed", "dispatch_scrapes")}
     (task,) = await rentals.get(f"/jobs/{runs[-1]['id']}/tasks")
     assert task["facts"] == {"dispatched": 3, "markets": 3}
+
+
+async def test_a_week_of_scrapes_is_6_12_and_24_hours_apart_from_start_to_start__LI_5__LI_21(
+    simulated: OpenRentals,
+) -> None:
+    """Exactly, by the upstream's own list of runs; also after a scrape by hand between two dispatches."""
+    rentals = await simulated(**SMALL, schedules=True)
+    await rentals.keep_only("nyc", "boston", "newark", "hartford")
+    await rentals.pass_time(hours=2.5)
+    by_hand = await rentals.scrape("boston")
+    assert by_hand["state"] == "completed"
+    began = rentals.app.clock.now().timestamp()
+    await rentals.pass_time(hours=24 * 7)
+    for city, hours, times in (("New York, NY", 6, 28), ("Newark, NJ", 12, 14), ("Hartford, CT", 24, 7)):
+        starts = [run.started for run in rentals.apify.runs if run.search == city]
+        assert len(starts) >= times, city
+        assert {round(later - earlier) for earlier, later in pairwise(starts)} == {hours * 3_600}, city
+    boston = [run.started for run in rentals.apify.runs if run.search == "Boston, MA" and run.started > began]
+    assert {round(later - earlier) for earlier, later in pairwise(boston)} == {6 * 3_600}
+    (hand,) = [run.started for run in rentals.apify.runs if run.search == "Boston, MA" and run.started <= began][1:]
+    assert 6 * 3_600 <= boston[0] - hand <= 6 * 3_600 + 60, "a period after it was scraped by hand, and the stagger"
+    sql = "SELECT market_id, started_at FROM market_scrapes WHERE market_id <> 'boston' ORDER BY market_id, started_at"
+    rows = await rentals.rows(sql)
+    gaps = {
+        (one["market_id"], other["started_at"] - one["started_at"])
+        for one, other in pairwise(rows)
+        if one["market_id"] == other["market_id"]
+    }
+    assert gaps == {("nyc", 6 * 3_600_000), ("newark", 12 * 3_600_000), ("hartford", 24 * 3_600_000)}
+
+
+async def test_a_market_whose_last_scrape_is_taken_back_by_sql_is_due_at_once__LI_1(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("hartford")
+    await rentals.scrape("hartford")
+    for change in ("last_scrape_at = NULL", "last_scrape_at = last_scrape_at - 90000000"):
+        await rentals.app.database.write(f"UPDATE market_configs SET {change}")
+        runs = len(rentals.apify.runs)
+        await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+        await rentals.pass_time(seconds=300)
+        assert len(rentals.apify.runs) == runs + 1, change
+
+
+async def test_a_scrape_that_waits_for_its_moment_is_shown_as_such__LI_3(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("nyc")
+    await rentals.scrape("nyc")
+    await rentals.pass_time(hours=5.5)
+    await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+    await rentals.pass_time(seconds=30)
+    refused = await rentals.client.post("/api/v1/admin/markets/nyc/scrape")
+    assert refused.status_code == 409
+    assert "by the schedule" in refused.json()["error"]
+    assert len(rentals.apify.runs) == 1
+
+
+@pytest.mark.parametrize("autostart", [False, True])
+async def test_nothing_that_costs_money_starts_unasked__LI_21(simulated: OpenRentals, autostart: bool) -> None:
+    rentals = await simulated(**SMALL, schedules=True, settings={"markets_autostart": autostart})
+    await rentals.keep_only("nyc", "hartford")
+    schedules = {each["name"]: each["paused"] for each in await rentals.get("/schedules")}
+    assert schedules == {"dispatch_scrapes": not autostart, "decay_and_verify": False, "cleanup_maintenance": False}
+    state = await rentals.get("/admin/scraping")
+    assert (state["started"], state["next_dispatch_at"] is None) == (autostart, not autostart)
+    month = state["per_month"]
+    assert (month["markets"], month["runs"]) == (2, round(730 / 6 + 730 / 24))
+    assert float(month["expected_usd"]) == pytest.approx(152 * 0.11, abs=0.1)
+    assert float(month["worst_usd"]) == pytest.approx(152, abs=0.5)
+    notices = await rentals.app.notices()
+    assert [("forager markets start" in line, "2 markets" in line) for line in notices] == (
+        [] if autostart else [(True, True)]
+    )
+    await rentals.pass_time(hours=30)
+    assert bool(list(rentals.apify.log.since(0))) is autostart, "without a start, not one request to Apify"
+    assert bool(rentals.started()) is autostart
+    assert {each["next_scrape_at"] is None for each in await rentals.get("/admin/markets")} == {not autostart}
+    started = (await rentals.client.post("/api/v1/admin/scraping/start")).json()["data"]
+    assert started["started"]
+    assert await rentals.app.notices() == []
+    await rentals.pass_time(hours=1.1)
+    assert set(rentals.started()) == {"New York, NY", "Hartford, CT"}
+
+
+async def test_a_stop_holds_over_restarts_and_cancels_what_has_not_begun__LI_21(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await simulated(**SMALL, schedules=True)
+    await rentals.keep_only("nyc")
+    await rentals.pass_time(hours=1.5)
+    await rentals.scrape("nyc")
+    runs = len(rentals.apify.runs)
+    await rentals.pass_time(hours=5.7)  # planned for half past, and not begun
+    assert (await rentals.market("nyc"))["scraping_job"] is not None
+    stopped = (await rentals.client.post("/api/v1/admin/scraping/stop")).json()["data"]
+    assert (stopped["started"], stopped["cancelled"]) == (False, 1)
+    await prepare(rentals.app)  # as at every start, here with FORAGER_MARKETS_AUTOSTART
+    await rentals.pass_time(hours=13)
+    assert len(rentals.apify.runs) == runs
+    assert (await rentals.market("nyc"))["consecutive_failures"] == 0
+    await rentals.client.delete("/api/v1/schedules/dispatch_scrapes")
+    assert (await rentals.client.post("/api/v1/admin/scraping/start")).json()["data"]["started"], "it is made again"
+    await rentals.pass_time(hours=1.1)
+    assert len(rentals.apify.runs) == runs + 1
+
+
+async def test_a_failed_or_skipped_scrape_keeps_its_message__LI_7__LI_13(simulated: OpenRentals) -> None:
+    refusal = When("http403", operation="runs.list", times=1, after=2)
+    rentals = await simulated(**SMALL, runs=(RunRule("aborted", times=1),), script=(refusal,))
+    await rentals.scrape("nyc")
+    await rentals.app.database.write("UPDATE data_sources SET is_enabled = false")
+    await rentals.scrape("nyc")
+    skipped, failed = (await rentals.market("nyc"))["scrapes"]
+    assert (failed["status"], failed["reason"]) == ("failed", "run_aborted")
+    assert "was aborted at Apify" in failed["message"]
+    assert (skipped["status"], skipped["reason"]) == ("skipped", "limit")
+    assert skipped["message"] == "The data source apify is disabled."
+    rows = await rentals.rows("SELECT status, reason FROM scrape_jobs ORDER BY started_at")
+    assert [(row["status"], row["reason"]) for row in rows] == [
+        (each["status"], f"{each['reason']}: {each['message']}") for each in (failed, skipped)
+    ]
+    await rentals.app.database.write("UPDATE data_sources SET is_enabled = true")
+    await rentals.scrape("nyc")
+    refused = (await rentals.market("nyc"))["scrapes"][0]
+    assert (refused["status"], refused["reason"]) == ("failed", "apify_refused"), "also if no run was started"
+    assert "Check the plan, the credit" in refused["message"]
 
 
 async def test_scrapes_of_one_dispatch_start_within_a_minute_at_different_moments__LI_5(
@@ -71,9 +198,16 @@ async def test_a_market_with_an_invalid_row_holds_up_no_other__LI_1(simulated: O
         ("warm", "tier"),
         ("long", "state"),
     }
-    assert [each["id"] for each in await rentals.get("/admin/markets")] == ["nyc"]
+    listed = {each["id"]: each["problem"] for each in await rentals.get("/admin/markets")}
+    assert listed == {
+        "long": "state: must have at most 2 characters",
+        "nyc": None,
+        "warm": "tier: choose from 'hot', 'standard' or 'cool'",
+    }
     refused = await rentals.client.get("/api/v1/admin/markets/warm")
-    assert (refused.status_code, "Correct it by SQL" in refused.text) == (409, True)
+    assert (refused.status_code, "forager markets set warm" in refused.text) == (409, True)
+    corrected = await rentals.client.put("/api/v1/admin/markets/long", json={"state": "MA"})
+    assert (corrected.status_code, corrected.json()["data"]["problem"]) == (200, None)
     assert await rentals.rows("SELECT error FROM tasks WHERE state = 5") == []
     assert (await rentals.client.delete("/api/v1/admin/markets/warm")).status_code == 200
 
@@ -93,7 +227,7 @@ async def test_a_dispatch_and_a_scrape_by_hand_at_once_create_one_job__LI_3__LI_
 ) -> None:
     """As if both had looked for a running scrape before one of them created it."""
 
-    async def none_open(_: object) -> dict[str, UUID]:
+    async def none_open(_: object) -> dict[str, OpenScrape]:
         return {}
 
     rentals = await simulated(**SMALL)

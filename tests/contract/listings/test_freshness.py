@@ -26,15 +26,17 @@ async def test_confidence_falls_with_time_and_no_row_is_written__LI_11__LI_15(si
     rentals = await scraped(simulated)
     (before,) = await rentals.rows("SELECT max(id) AS id, count(*) AS n FROM changes")
     shown = []
-    for hours in (0, 7, 9, 3):
+    for hours in (0, 0.9, 6.5, 9, 3, 0.7):
         await rentals.pass_time(hours=hours)
         (listing, *_) = await rentals.get("/listings", market="nyc")
         shown.append((listing["freshness_confidence"], listing["badge"]["color"], listing["badge"]["text"]))
     assert shown == [
-        (99, "green", "Recently verified"),
-        (78, "yellow", "Listed today"),
-        (51, "yellow", "Listed today"),
-        (42, "orange", "May no longer be available"),
+        (100, "green", "Recently verified"),
+        (100, "green", "Recently verified"),
+        (79, "yellow", "Listed today"),
+        (52, "yellow", "Listed today"),
+        (43, "orange", "May no longer be available"),
+        (40, "orange", "May no longer be available"),
     ]
     (after,) = await rentals.rows("SELECT max(id) AS id, count(*) AS n FROM changes")
     assert after == before
@@ -54,16 +56,17 @@ async def test_below_40_a_live_listing_is_verified_and_has_80_and_again_after_th
     simulated: OpenRentals,
 ) -> None:
     rentals = await scraped(simulated)
-    await rentals.pass_time(hours=19.9)
+    await rentals.pass_time(hours=20.9)
     assert rentals.pages() == 0
     await rentals.pass_time(hours=0.3)
     listings = await rentals.get("/listings")
     assert len(listings) == 6
-    assert {(each["verification_status"], each["freshness_confidence"]) for each in listings} == {("verified", 79)}
+    shown = {(each["verification_status"], each["freshness_confidence"], each["badge"]["text"]) for each in listings}
+    assert shown == {("verified", 80, "Recently verified")}
     assert {each["times_seen"] for each in listings} == {1}
-    await rentals.pass_time(hours=13.4)
+    await rentals.pass_time(hours=14.1)
     assert rentals.pages() == 12
-    assert {each["freshness_confidence"] for each in await rentals.get("/listings")} == {79}
+    assert {each["freshness_confidence"] for each in await rentals.get("/listings")} == {80}
 
 
 @pytest.mark.parametrize("way", ["404", "410", "phrase", "search"])
@@ -91,7 +94,7 @@ async def test_trouble_is_no_evidence_and_the_next_cycle_looks_again__LI_10__LI_
     simulated: OpenRentals, fault: str
 ) -> None:
     rentals = await scraped(simulated, script=(When(fault, operation="page.get", times=6),), homes=1)
-    await rentals.pass_time(hours=20.5)
+    await rentals.pass_time(hours=21.5)
     (listing,) = await rentals.get("/listings", min_confidence=0)
     assert (listing["verification_status"], listing["is_active"]) == ("pending", True)
     await rentals.pass_time(hours=8)
@@ -104,7 +107,7 @@ async def test_at_0_a_listing_that_could_not_be_verified_is_inactive_and_active_
 ) -> None:
     rentals = await scraped(simulated)
     await rentals.apify.fail(Outage.REFUSED, "site")
-    await rentals.pass_time(hours=34)
+    await rentals.pass_time(hours=34.1)
     await rentals.app.submit("listings", {"action": "decay_and_verify"})
     await rentals.pass_time(seconds=60)
     inactive = await rentals.get("/listings", min_confidence=0, inactive=True)
@@ -121,9 +124,9 @@ async def test_a_new_tier_moves_the_crossing_moments_of_its_listings__LI_3(simul
     changed = await rentals.client.put("/api/admin/markets/nyc", json={"tier": "cool"})
     assert changed.json()["data"]["scrape_frequency_hours"] == 24
     await rentals.pass_time(hours=20)
-    assert {each["freshness_confidence"] for each in await rentals.get("/listings")} == {79}
+    assert {each["freshness_confidence"] for each in await rentals.get("/listings")} == {80}
     rows = await rentals.rows("SELECT verify_at - confidence_updated_at AS after, decay_rate FROM listings")
-    assert {(row["after"], row["decay_rate"]) for row in rows} == {(timedelta(hours=60) / timedelta(milliseconds=1), 1)}
+    assert {(row["after"], row["decay_rate"]) for row in rows} == {(timedelta(hours=61) / timedelta(milliseconds=1), 1)}
     assert rentals.pages() == 0
 
 
@@ -136,7 +139,7 @@ async def test_a_tier_that_is_changed_by_sql_holds_for_stored_listings_from_the_
     assert [row["decay_rate"] for row in await rentals.rows(rates)] == [3]
     await rentals.app.database.write("UPDATE market_configs SET tier = 'cool'")
     await rentals.pass_time(hours=1.1)
-    assert await rentals.rows(rates) == [{"decay_rate": 1, "after": timedelta(hours=60) / timedelta(milliseconds=1)}]
+    assert await rentals.rows(rates) == [{"decay_rate": 1, "after": timedelta(hours=61) / timedelta(milliseconds=1)}]
     aged = "SELECT facts FROM tasks WHERE kind = 'listings.retier' ORDER BY id"
     assert [loads(row["facts"]) for row in await rentals.rows(aged)] == [{"listings": 6}]
 

@@ -107,6 +107,25 @@ async def test_a_row_of_sql_with_any_id_is_managed_by_the_api__LI_1(rentals: Ren
     assert (added.status_code, added.json()["data"]["state"]) == (201, "CA")
 
 
+async def test_a_run_that_has_not_ended_counts_with_all_that_it_may_cost__LI_7(rentals: Rentals) -> None:
+    """Two runs of at most a dollar are under way: of two dollars a month nothing is left, though nothing was spent."""
+    rentals.apify.script_runs(RunRule(seconds=3_600.0, times=None))
+    await rentals.client.put("/api/v1/admin/data-sources/apify", json={"max_usd_per_month": "2"})
+    for market in ("boston", "nyc"):
+        assert (await rentals.client.post(f"{MARKETS}/{market}/scrape")).status_code == 202
+    async with rentals.patience():
+        while len(await rentals.rows("SELECT id FROM source_runs WHERE cost_usd IS NULL")) < 2:
+            await rentals.soon()
+    source = await rentals.get("/admin/data-sources/apify")
+    assert float(source["usd_this_month"]) == 2.0
+    refused = await rentals.scrape("philadelphia")
+    assert refused["skipped"] == 1
+    (scrape,) = (await rentals.market("philadelphia"))["scrapes"]
+    assert (scrape["status"], scrape["reason"]) == ("skipped", "limit")
+    assert scrape["message"] == "The data source apify has used 2 of the 2 that it may in this month."
+    assert len(rentals.apify.runs) == 2, "the month would have been exceeded"
+
+
 async def test_limits_are_set_in_dollars_and_runs_and_show_what_was_used__LI_7(rentals: Rentals) -> None:
     """Under both prefixes, while the store is open: on SQLite no other process could write them."""
     await rentals.scrape("boston")

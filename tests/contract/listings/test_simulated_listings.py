@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from forager.core.freshness import DOUBTFUL, crossing
+from forager.core.freshness import DOUBTFUL, falls_below
 from forager.core.http import Response
 from forager.pipelines.listings import duties_verify
 from forager.pipelines.listings.evidence import Judgement, judge
@@ -40,7 +40,7 @@ PRICE = 0.01
 
 _GONE = "SELECT key, at FROM changes WHERE kind = 'listing' AND op = 'gone' AND at > :since"
 _LATE = """
-SELECT listing_key, zero_at, decay_rate FROM listings
+SELECT listing_key, confidence_base, confidence_updated_at, decay_rate FROM listings
 WHERE gone_at IS NULL AND zero_at - 3600000 * 40 / decay_rate + :late < :now
 """
 _SOURCE_IDS = "SELECT source_id FROM listing_sources WHERE listing_key = :key"
@@ -132,14 +132,13 @@ async def stored_homes_agree_with_the_world(rentals: Rentals, before: datetime) 
         live = world.home_listed(listing_of(rentals, change["key"]), change["at"] / 1000)
         assert not live, f"{change['key']} was live at {moment(change['at'])} and was called gone"
     for row in await rentals.rows(_NEWLY_GONE, since=since):
-        doubtful = crossing(row["confidence_base"], moment(row["confidence_updated_at"]), row["decay_rate"], DOUBTFUL)
+        doubtful = doubtful_at(row)
         latest = doubtful + await most_late(rentals, row["listing_key"])
         assert moment(row["gone_at"]) <= latest, f"{row['listing_key']} was called gone too late"
     late = await rentals.rows(_LATE, now=milliseconds(now), late=LATE // timedelta(milliseconds=1))
     for row in late:
         live = world.home_listed(listing_of(rentals, row["listing_key"]), now.timestamp())
-        doubtful = moment(row["zero_at"]) - DOUBTFUL / row["decay_rate"] * HOUR
-        in_time = now <= doubtful + await most_late(rentals, row["listing_key"])
+        in_time = now <= doubtful_at(row) + await most_late(rentals, row["listing_key"])
         assert live or in_time, f"{row['listing_key']} has been rented and is still active at {now}"
     return len(gone)
 
@@ -221,6 +220,10 @@ async def books_agree(rentals: Rentals) -> None:
     assert sum(row["cost_usd"] or 0 for row in stored) == spent == scrapes["cost"]
     (jobs,) = await rentals.rows("SELECT sum(spent) AS spent FROM jobs WHERE pipeline = 'listings'")
     assert jobs["spent"] == spent
+
+
+def doubtful_at(row: dict[str, Any]) -> datetime:
+    return falls_below(row["confidence_base"], moment(row["confidence_updated_at"]), row["decay_rate"], DOUBTFUL)
 
 
 def listing_of(rentals: Rentals, key: str) -> Any:

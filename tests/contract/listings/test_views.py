@@ -19,7 +19,7 @@ async def test_the_views_show_listings_and_scrapes_in_the_words_of_the_seed__LI_
     assert rows[0].keys() >= COLUMNS
     assert [row["id"] for row in rows] == [each["id"] for each in listings]
     for row, listing in zip(rows, listings, strict=True):
-        assert row["freshness_confidence"] in (99, 100)
+        assert row["freshness_confidence"] == listing["freshness_confidence"] == 100
         assert bool(row["is_active"]) is True
         names = ("title", "address", "rent_min", "rent_max", "beds_min", "market_id", "times_seen", "source_url")
         assert {name: row[name] for name in names} == {name: listing[name] for name in names}
@@ -44,7 +44,8 @@ async def test_confidence_in_the_view_falls_with_time__LI_13(rentals: Rentals) -
     ten_hours = "UPDATE listings SET confidence_updated_at = confidence_updated_at - 36000000"
     await rentals.app.database.write(ten_hours)
     rows = await rentals.rows("SELECT freshness_confidence AS points FROM apartments")
-    assert {row["points"] for row in rows} == {69}
+    assert {row["points"] for row in rows} == {70}
+    assert {each["freshness_confidence"] for each in await rentals.get("/listings")} == {70}
     await rentals.app.database.write("UPDATE listings SET verify_at = 1")
     rows = await rentals.rows("SELECT verification_status AS status FROM apartments")
     assert {row["status"] for row in rows} == {"pending"}

@@ -61,6 +61,7 @@ async def _fortnight(home: Path) -> dict[str, Any]:
             home=home,
             apify_token="sandbox-demo",  # noqa: S106 - opens the simulated world only
             apify_base_url=apify.url,
+            markets_autostart=True,
             egress_allow=tuple(urlsplit(url).netloc for url in (apify.url, apify.site_url)),
             lease_seconds=3_600.0,
         )

@@ -23,7 +23,7 @@ MOST = 1_000
 """Rows of one page."""
 WINDOW = 5_000
 """Maximum rows read for one page when a filter has no index."""
-_NUMBERS = frozenset({"id", "version", "ended_at"})
+_NUMBERS = frozenset({"id", "version", "ended_at", "by_number"})
 """Columns of lists' orders that hold integers; the others are text."""
 _AT = "at_"
 

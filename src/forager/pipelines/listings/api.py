@@ -18,7 +18,7 @@ from forager.kit.service import Service
 from forager.pipelines.listings import reports
 from forager.pipelines.listings.api_examples import HISTORY, LISTING
 from forager.pipelines.listings.api_limits import add_limits
-from forager.pipelines.listings.api_markets import add_markets
+from forager.pipelines.listings.api_markets import add_markets, add_scraping
 from forager.pipelines.listings.api_sources import add_sources
 from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.reports import ListingFilter, ListingHistory, ListingReport
@@ -40,6 +40,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     router = Router(tags=[NAME], route_class=JsonRoute)
     add_markets(router, service, "/api/v1/admin/markets", documented=True)
     add_markets(router, service, "/api/admin/markets", documented=False)
+    add_scraping(router, service, "/api/v1/admin/scraping", documented=True)
+    add_scraping(router, service, "/api/admin/scraping", documented=False)
     add_limits(router, service, "/api/v1/admin/data-sources", documented=True)
     add_limits(router, service, "/api/admin/data-sources", documented=False)
     _add_listings(router, service)
@@ -55,7 +57,8 @@ def _add_listings(router: Router, service: Service) -> None:
         responses={200: example([LISTING], next_cursor=None), **failures()},
     )
     async def find_listings(request: Request, asked: Annotated[ListingsQuery, Query()]) -> Response:
-        """Active ones with a confidence of at least 40, newest first. A page may be short and still have a next one."""
+        """Active ones with a confidence of at least 40. Conditions on rent, beds, baths and area hold for one unit. A
+        page may be short and still have a next one."""
         listings = await reports.find_listings(
             service.database, asked.asked(), await service.ledger.now(), cursor=asked.cursor, limit=asked.limit
         )

@@ -13,11 +13,25 @@ MARKET = {
     "frequency_overridden": False,
     "last_scrape_at": "2026-03-14T12:01:10Z",
     "last_scrape_status": "completed",
-    "next_scrape_at": "2026-03-14T18:01:10Z",
+    "next_scrape_at": "2026-03-14T18:00:00Z",
     "consecutive_failures": 0,
     "circuit_open": False,
     "scraping_job": None,
     "created_at": "2026-03-01T00:00:00Z",
+    "problem": None,
+}
+SCRAPING = {
+    "started": True,
+    "next_dispatch_at": "2026-03-14T13:00:00Z",
+    "has_token": True,
+    "per_month": {
+        "markets": 19,
+        "runs": 1126,
+        "expected_usd": "123.82",
+        "worst_usd": "1125.42",
+        "limit_usd": None,
+    },
+    "cancelled": 0,
 }
 DATA_SOURCE = {
     "id": "apify",
@@ -37,6 +51,7 @@ SCRAPE = {
     "market_id": "nyc",
     "status": "completed",
     "reason": None,
+    "message": None,
     "started_at": "2026-03-14T12:00:00Z",
     "ended_at": "2026-03-14T12:01:10Z",
     "found": 84,
@@ -86,6 +101,7 @@ LISTING = {
     "phone": "+1-212-555-0142",
     "available_date": "2026-05-01",
     "units": [{"key": "u81", "beds": 1, "baths": 1, "rent": 2460, "area": 655, "available": "2026-05-01"}],
+    "matching_units": None,
     "source_url": "https://www.apartments.com/foundry-row-new-york-ny/q7r2kxd/",
     "freshness_confidence": 91,
     "confidence_updated_at": "2026-03-14T12:00:50Z",

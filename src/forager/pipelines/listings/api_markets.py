@@ -16,7 +16,7 @@ from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.openapi import example, failures
 from forager.kit.queries import change_row, insert_row, remove_row
 from forager.kit.service import Service
-from forager.pipelines.listings.api_examples import JOB_ID, MARKET, MARKET_DETAIL
+from forager.pipelines.listings.api_examples import JOB_ID, MARKET, MARKET_DETAIL, SCRAPING
 from forager.pipelines.listings.dispatch import scrape_now
 from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName, override_of
 from forager.pipelines.listings.pipeline import NAME
@@ -28,6 +28,7 @@ from forager.pipelines.listings.reports_markets import (
     no_market,
     one_market,
 )
+from forager.pipelines.listings.scraping import DISPATCH, ScrapingReport, scraping_report, start_scraping, stop_scraping
 from forager.pipelines.listings.settings import ListingsSettings
 from forager.pipelines.listings.tables import MarketConfig
 
@@ -99,8 +100,8 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
 
     @router.get(prefix, summary="List markets", include_in_schema=shown, **_MARKETS)
     async def list_all_markets(request: Request) -> Response:
-        """By id."""
-        return answer(request, await list_markets(service.database))
+        """By id. A market whose row was written by SQL with an invalid value has its `problem`; it is not scraped."""
+        return answer(request, await list_markets(service.database, started=await _started(service)))
 
     @router.post(prefix, status_code=201, summary="Add a market", include_in_schema=shown, **_CREATED)
     async def add_market(request: Request, body: MarketBody) -> Response:
@@ -151,10 +152,30 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
         return answer(request, {"job_id": job}, status=202)
 
 
+def add_scraping(router: APIRouter, service: Service, prefix: str, *, documented: bool) -> None:
+    """Add the routes that start and stop the scrapes of the schedule, under this prefix."""
+    shown = documented
+
+    @router.get(prefix, summary="Show whether markets are scraped", include_in_schema=shown, **_SCRAPING)
+    async def show_scraping(request: Request) -> Response:
+        """With an estimate of what the schedule costs in a month."""
+        return answer(request, await scraping_report(service))
+
+    @router.post(f"{prefix}/start", summary="Scrape markets by schedule", include_in_schema=shown, **_SCRAPING)
+    async def start(request: Request) -> Response:
+        """All enabled markets, from the next full hour on. It costs money: see `per_month`."""
+        return answer(request, await start_scraping(service))
+
+    @router.post(f"{prefix}/stop", summary="Stop scraping by schedule", include_in_schema=shown, **_SCRAPING)
+    async def stop(request: Request) -> Response:
+        """Scrapes that are planned and have not begun are cancelled; runs that have begun finish."""
+        return answer(request, await stop_scraping(service))
+
+
 async def _change(service: Service, market_id: str, body: MarketChange) -> None:
-    market = await one_market(service.database, market_id)
     changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
     _check(market_id, changes)
+    market = await one_market(service.database, market_id, corrected=changes)
     tier = body.tier or market.tier
     if "scrape_frequency_hours" in changes:
         changes["scrape_frequency_hours"] = override_of(body.scrape_frequency_hours, tier)
@@ -179,9 +200,19 @@ def _check(market_id: str, changes: dict[str, Any]) -> None:
 
 
 async def _detail(service: Service, market_id: str) -> MarketDetail:
-    return await market_detail(service.database, market_id, await service.ledger.now())
+    now = await service.ledger.now()
+    return await market_detail(service.database, market_id, now, started=await _started(service))
 
 
+async def _started(service: Service) -> bool:
+    """Return whether the schedule scrapes markets by itself."""
+    return any(each.name == DISPATCH and not each.paused for each in await service.schedules.all())
+
+
+_SCRAPING: dict[str, Any] = {
+    "response_model": Envelope[ScrapingReport],
+    "responses": {200: example(SCRAPING), **failures(body=True)},
+}
 _MARKETS: dict[str, Any] = {
     "response_model": Envelope[list[MarketReport]],
     "responses": {200: example([MARKET]), **failures()},

@@ -19,33 +19,54 @@ ListingId = Annotated[int, typer.Argument(help="Id of the listing, as `forager l
 def search(
     context: typer.Context,
     market: Annotated[str | None, typer.Option(help="Only listings of this market, such as nyc.")] = None,
-    min_rent: Annotated[int | None, typer.Option(help="Lowest monthly rent in USD.")] = None,
-    max_rent: Annotated[int | None, typer.Option(help="Highest monthly rent in USD.")] = None,
-    beds: Annotated[float | None, typer.Option(help="Bedrooms; 0 for a studio.")] = None,
-    baths: Annotated[float | None, typer.Option(help="Bathrooms.")] = None,
+    text: Annotated[str | None, typer.Option(help="Words in title, address, city, state or ZIP code.")] = None,
+    city: Annotated[str | None, typer.Option(help="Only listings in this city.")] = None,
+    zip_code: Annotated[str | None, typer.Option("--zip", help="Only listings in this ZIP code.")] = None,
+    min_rent: Annotated[int | None, typer.Option(help="Lowest monthly rent of the unit in USD.")] = None,
+    max_rent: Annotated[int | None, typer.Option(help="Highest monthly rent of the unit in USD.")] = None,
+    beds: Annotated[float | None, typer.Option(help="Bedrooms of the unit; 0 for a studio.")] = None,
+    baths: Annotated[float | None, typer.Option(help="Bathrooms of the unit.")] = None,
+    min_area: Annotated[
+        int | None, typer.Option("--min-area", "--min-sqft", help="Smallest area of the unit in square feet.")
+    ] = None,
+    max_area: Annotated[
+        int | None, typer.Option("--max-area", "--max-sqft", help="Largest area of the unit in square feet.")
+    ] = None,
     min_confidence: Annotated[
         int | None, typer.Option(help="Lowest confidence, 0 to 100 (default 40; inactive listings: any).")
     ] = None,
     inactive: Annotated[bool, typer.Option("--inactive", help="Also listings that are not active any more.")] = False,
+    sort: Annotated[
+        str, typer.Option(help="newest, rent, beds, area (-rent, -beds, -area: downwards) or seen.")
+    ] = "newest",
+    units: Annotated[bool, typer.Option("--units", help="Also show the free units that match.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of listings.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List active listings with their freshness badge, newest first."""
+    """List active listings with their freshness badge.
+
+    Rent, beds, baths and area must be those of one unit; a building that shows no units is compared by its ranges.
+    """
     query = {
         "market": market,
+        "text": text,
+        "city": city,
+        "zip": zip_code,
         "min_rent": min_rent,
         "max_rent": max_rent,
         "beds": beds,
         "baths": baths,
+        "min_area": min_area,
+        "max_area": max_area,
         "min_confidence": min_confidence,
         "inactive": inactive,
-        "limit": limit,
+        "sort": sort,
     }
-    listings = with_api(context, lambda at: at.api.get("/listings", **query))
+    listings = with_api(context, lambda at: _some(at, query, limit))
     if as_json:
         render.show_json(listings)
     elif listings:
-        render.out().print(listings_table(listings))
+        render.out().print(listings_table(listings, units=units))
     else:
         what = f"of {market} match. Scrape it" if market else "match. Scrape a market"
         hint = f"No listings {what}: forager markets scrape {market or 'boston'}"
@@ -133,8 +154,18 @@ def verify(context: typer.Context, listing: ListingId, as_json: Json = False) ->
     render.show_json(made) if as_json else render.out().print(f"Queued.{but}", soft_wrap=True)
 
 
-def listings_table(listings: list[Any]) -> Any:
-    """Listings with badge, rent and days on the market."""
+async def _some(at: Reached, query: dict[str, Any], limit: int) -> list[Any]:
+    """Return the first listings that match. A page of a search may be short and still have a next one."""
+    found: list[Any] = []
+    async for page in at.api.pages("/listings", **query, limit=limit):
+        found += page
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def listings_table(listings: list[Any], *, units: bool = False) -> Any:
+    """Listings with badge, rent and days on the market; with `units`, each followed by its free units that match."""
     rows = render.table("id", "home", "market", "rent", "beds", "days", "badge", right=("id", "rent", "days"))
     for each in listings:
         rows.add_row(
@@ -146,7 +177,19 @@ def listings_table(listings: list[Any]) -> Any:
             str(each["days_on_market"]),
             badge_of(each),
         )
+        for unit in _shown_units(each) if units else ():
+            name = f"  unit {unit['unit']}" if unit.get("unit") else "  unit"
+            rent = f"${unit['rent']:,.0f}" if unit.get("rent") else "-"
+            area = f"{unit['area']:,.0f} sq ft" if unit.get("area") else ""
+            beds = f"{unit['beds']:g}" if unit.get("beds") is not None else "-"
+            rows.add_row("", render.plain(name), "", rent, beds, "", render.plain(area))
     return rows
+
+
+def _shown_units(listing: Any) -> Any:
+    """Return the units that match, or all free ones if the search has no conditions on units."""
+    matching = listing["matching_units"]
+    return listing["units"] if matching is None else matching
 
 
 def badge_of(listing: Any) -> Any:

@@ -15,7 +15,8 @@ from forager.pipelines.listings.cli_words import words
 
 commands = typer.Typer(help="The cities whose listings are scraped.", no_args_is_help=True)
 MarketId = Annotated[str, typer.Argument(help="Id of the market, such as nyc.")]
-MARKETS = "/admin/markets"
+MARKETS, SCRAPING = "/admin/markets", "/admin/scraping"
+_ENDED = {"failed": "failed", "skipped": "was skipped"}
 FIELDS = {
     "id": "market",
     "market_id": "market",
@@ -28,7 +29,11 @@ FIELDS = {
 @commands.command("list")
 def list_markets(context: typer.Context, as_json: Json = False) -> None:
     """List all markets: tier, last and next scrape, and what is wrong."""
-    markets = with_api(context, lambda at: at.api.get(MARKETS))
+
+    async def work(at: Reached) -> tuple[Any, Any]:
+        return await at.api.get(MARKETS), await at.api.get(SCRAPING)
+
+    markets, scraping = with_api(context, work)
     if as_json:
         render.show_json(markets)
         return
@@ -37,12 +42,51 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
         rows.add_row(
             each["id"],
             render.plain(_named(each)),
-            f"{each['tier']}, {each['scrape_frequency_hours']} h",
+            render.plain(
+                f"{each['tier']}, {each['scrape_frequency_hours']} h" if not each["problem"] else each["tier"]
+            ),
             render.relative(each["last_scrape_at"]),
             render.planned(each["next_scrape_at"]),
             _remark(each),
         )
     render.out().print(rows)
+    for each in markets:
+        if each["problem"]:
+            wrong = f"{each['id']} is not scraped: {each['problem']}. Correct it: forager markets set {each['id']}"
+            render.notes().print(wrong, markup=False, soft_wrap=True)
+    if not scraping["started"]:
+        start = "Start: forager markets start" if scraping["has_token"] else "Set APIFY_TOKEN to scrape."
+        render.notes().print(
+            f"Nothing is scraped by schedule. {_month(scraping)} {start}", markup=False, soft_wrap=True
+        )
+
+
+@commands.command()
+def start(context: typer.Context, as_json: Json = False) -> None:
+    """Scrape all enabled markets by schedule from now on. Costs money."""
+    made = with_api(context, lambda at: at.api.post(f"{SCRAPING}/start"), store="created")
+    if as_json:
+        render.show_json(made)
+        return
+    following = f"The first scrapes start at {render.moment(made['next_dispatch_at'])} UTC"
+    now = "at once: forager schedules run dispatch_scrapes"
+    render.out().print(f"Started. {_month(made)}", markup=False, soft_wrap=True)
+    render.out().print(f"{following}; {now}", markup=False, soft_wrap=True)
+    if made["per_month"]["limit_usd"] is None:
+        limit = "There is no limit per month. Set one: forager markets limits --usd-per-month 40"
+        render.notes().print(limit, markup=False, soft_wrap=True)
+
+
+@commands.command()
+def stop(context: typer.Context, as_json: Json = False) -> None:
+    """Scrape nothing by schedule until `markets start`. Runs that have begun finish."""
+    made = with_api(context, lambda at: at.api.post(f"{SCRAPING}/stop"))
+    if as_json:
+        render.show_json(made)
+        return
+    planned = made["cancelled"]
+    but = f" {render.some(planned, 'planned scrape')} cancelled." if planned else ""
+    render.out().print(f"Stopped.{but} Start again: forager markets start", markup=False, soft_wrap=True)
 
 
 @commands.command()
@@ -55,6 +99,7 @@ def show(context: typer.Context, market: MarketId, as_json: Json = False) -> Non
     render.out().print(render.facts(_facts(shown)))
     if not shown["scrapes"]:
         return
+    failed = next((each for each in shown["scrapes"] if each["status"] in ("failed", "skipped")), None)
     rows = render.table(
         "scrape", "status", "found", "new", "merged", "rejected", "cost", right=("found", "new", "cost")
     )
@@ -62,6 +107,10 @@ def show(context: typer.Context, market: MarketId, as_json: Json = False) -> Non
         counts = [render.count(each[name]) for name in ("found", "new", "merged", "errors")]
         rows.add_row(render.moment(each["started_at"]), each["status"], *counts, render.money(float(each["cost_usd"])))
     render.out().print(rows)
+    if failed is not None:
+        why = ": ".join(filter(None, (failed["reason"], failed["message"])))
+        line = f"The scrape of {render.moment(failed['started_at'])} {_ENDED[failed['status']]}: {why}"
+        render.out().print(line, markup=False, soft_wrap=True)
 
 
 @commands.command()
@@ -178,7 +227,17 @@ def _rhythm(market: Any) -> str:
     return render.some(market["scrape_frequency_hours"], "hour")
 
 
+def _month(scraping: Any) -> str:
+    """`19 markets: about 1,126 runs and $123.82 a month, at most $1,125.42.`"""
+    month = scraping["per_month"]
+    expected, worst = (render.money(float(month[name])) for name in ("expected_usd", "worst_usd"))
+    runs = render.some(month["runs"], "run")
+    return f"{render.some(month['markets'], 'market')}: about {runs} and {expected} a month, at most {worst}."
+
+
 def _remark(market: Any) -> str:
+    if market["problem"]:
+        return "invalid"
     if not market["is_enabled"]:
         return "disabled"
     if market["scraping_job"]:

@@ -94,6 +94,7 @@ class ScrapeDuties:
         }
         market: dict[str, Any] = {
             "last_scrape_at": now,
+            "last_started_at": scrape.since,
             "last_scrape_status": judged["status"],
             "consecutive_failures": 0,
         }

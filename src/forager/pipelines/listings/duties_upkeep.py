@@ -134,7 +134,7 @@ class UpkeepDuties:
             return deactivated
         stale = await self._stale(now)
         jobs = await open_scrapes(self.service.database)
-        cancelled = tuple(jobs[row.market_id] for row in stale if row.market_id in jobs)
+        cancelled = tuple(jobs[row.market_id].job for row in stale if row.market_id in jobs)
         broken = [each for each in await valid_markets(self.service.database) if each.circuit_open]
         rearmed = [Effect(MarketConfig, {"id": each.id}, set={"consecutive_failures": REARMED}) for each in broken]
         await self._analyse()
@@ -161,7 +161,9 @@ class UpkeepDuties:
 
 def _failed(row: MarketScrape, now: datetime) -> list[Effect]:
     """Count a stale scrape: before its job is cancelled, so that a crash in between counts it once."""
-    failed = {"status": "failed", "reason": "stale", "ended_at": now}
+    minutes = STALE // timedelta(minutes=1)
+    message = f"Its Apify run {row.run_id} had not ended after {minutes} minutes; maintenance cancelled the scrape."
+    failed = {"status": "failed", "reason": "stale", "message": message, "ended_at": now}
     return [
         Effect(
             MarketConfig,

@@ -7,7 +7,7 @@ from typing import Any
 
 from forager.core.database import Database, Row
 from forager.core.errors import Disallowed, Permanent, Transient
-from forager.core.freshness import DOUBTFUL, VERIFIED, confidence, crossing
+from forager.core.freshness import DOUBTFUL, VERIFIED, confidence, falls_below
 from forager.core.http import Fetch, Request
 from forager.core.outcome import Done, Gone, Outcome
 from forager.core.record import CLEAR
@@ -88,7 +88,7 @@ def _verified(task: VerifyListing, stored: Row, now: datetime) -> Listing:
     base, since, rate = stored["confidence_base"], at(stored["confidence_updated_at"]), stored["decay_rate"]
     found = {"verification_status": "verified", "verified_at": now}
     if since is not None and confidence(base, since, rate, now) > VERIFIED:
-        return _changed(task, **found, verify_at=crossing(base, since, rate, DOUBTFUL))
+        return _changed(task, **found, verify_at=falls_below(base, since, rate, DOUBTFUL))
     return _changed(task, **found, confidence_base=VERIFIED, confidence_updated_at=now, decay_rate=rate)
 
 

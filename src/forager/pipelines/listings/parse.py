@@ -90,7 +90,7 @@ def _found(row: Row, market_id: str, decay_rate: float, seen_at: datetime) -> Fo
         photos=_photos(row) or None,
         phone=words(mapping(row.get("contact")).get("phone")),
         available_date=min(days, default=None),
-        units=units or None,
+        units=units if units or isinstance(row.get("rentals"), list) else None,  # an empty list: none is free
         source_url=url,
         confidence_base=SEEN,
         confidence_updated_at=seen_at,

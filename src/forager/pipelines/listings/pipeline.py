@@ -6,7 +6,7 @@ from forager.core.pipeline import Lane, Pipeline, duty, step
 from forager.core.task import Plan
 from forager.core.watch import watch
 from forager.pipelines.listings.apify import NETWORK, REFUSED, Apify
-from forager.pipelines.listings.ends import scrape_ended, verification_ended
+from forager.pipelines.listings.ends import scrape_ended, scrape_task_ended, verification_ended
 from forager.pipelines.listings.job import ListingsJob
 from forager.pipelines.listings.records import Listing, ListingSource
 from forager.pipelines.listings.steps import RUN_ABORTED, RUN_FAILED, RUN_TIMED_OUT, RunSteps
@@ -71,12 +71,12 @@ def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) 
         params=ListingsJob,
         plan=plan,
         steps=(
-            duty(ScrapeCity, timeout=4 * timeout, retry=NETWORK),
-            step(PollRun, runs.poll, timeout=timeout, retry=NETWORK),
-            duty(ReadItems, timeout=timeout, retry=NETWORK),
-            duty(FinishScrape, timeout=timeout, retry=NETWORK),
-            step(RunCost, runs.run_cost, timeout=timeout, retry=NETWORK),
-            step(FailScrape, runs.fail),
+            duty(ScrapeCity, timeout=4 * timeout, retry=NETWORK, on_end=scrape_task_ended),
+            step(PollRun, runs.poll, timeout=timeout, retry=NETWORK, on_end=scrape_task_ended),
+            duty(ReadItems, timeout=timeout, retry=NETWORK, on_end=scrape_task_ended),
+            duty(FinishScrape, timeout=timeout, retry=NETWORK, on_end=scrape_task_ended),
+            step(RunCost, runs.run_cost, timeout=timeout, retry=NETWORK, on_end=scrape_task_ended),
+            step(FailScrape, runs.fail, on_end=scrape_task_ended),
             duty(Upkeep, timeout=600.0),
             duty(CancelScrapes, timeout=120.0),
             duty(SplitListing, timeout=60.0),

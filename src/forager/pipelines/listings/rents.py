@@ -4,12 +4,15 @@
 without a free unit, so that a plan's own range counts only if no unit has a price.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from forager.pipelines.listings.values import Range, day, mapping, number, numbers, objects, span, words
+from forager.pipelines.listings.values import Range, day, mapping, number, numbers, objects, span, texts, words
 
 Row = Mapping[str, Any]
+_BEDS: Final = re.compile(r"\bstudio\b|\b(?:bed|bd)", re.IGNORECASE)
+_BATHS: Final = re.compile(r"\b(?:bath|ba)", re.IGNORECASE)
 
 
 def rent_range(row: Row) -> Range | None:
@@ -59,12 +62,26 @@ def _of_models(row: Row) -> Range | None:
 
 
 def _model_units(row: Row) -> list[Row]:
-    return [unit for model in objects(row.get("models")) for unit in objects(model.get("units"))]
+    """Return the units of all plans, each with the `details` of its plan."""
+    models = objects(row.get("models"))
+    return [{**unit, "details": model.get("details")} for model in models for unit in objects(model.get("units"))]
 
 
 def _of_catalogue(unit: Row) -> dict[str, Any]:
     name = (words(unit.get("type")) or "").removeprefix("Unit ")
-    return {"unit": _unit_number(name), "rent": number(unit.get("price")), "area": number(unit.get("sqft"))}
+    details = texts(unit.get("details"))
+    return {
+        "unit": _unit_number(name),
+        "beds": _detail(details, _BEDS),
+        "baths": _detail(details, _BATHS),
+        "rent": number(unit.get("price")),
+        "area": number(unit.get("sqft")),
+    }
+
+
+def _detail(details: Iterable[str], what: re.Pattern[str]) -> float | None:
+    """Return the number of a plan's detail such as "2 Beds", "Studio" or "1.5 Bath"; None if none is about it."""
+    return next((number(each) for each in details if what.search(each)), None)
 
 
 def _rent_of(unit: Row) -> float | None:

@@ -1,24 +1,39 @@
 """The queries about listings: search with filters, one listing, the history of its rent.
 
 Confidence is computed at every read. A filter by confidence is a bound on the stored moment at which a listing reaches
-0, one for each rate of ageing: `zero_at >= now + c / rate`.
+0, one for each rate of ageing and each base.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, field_validator
 
+from forager.core.database import Dialect
 from forager.core.errors import NotFound
-from forager.core.freshness import DOUBTFUL, badge, confidence, earliest_zero
+from forager.core.freshness import DOUBTFUL, SEEN, VERIFIED, badge, confidence, latest_zero_below
 from forager.kit.queries import Database, Page, Row, Walk, at, loads, walk
 from forager.kit.reports import ChangeReport, Report
 from forager.pipelines.listings.markets import TIERS
+from forager.pipelines.listings.reports_units import UnitFilter, matching_units, unit_condition, unit_rent
 
 FEW = 1_000
 """If no more listings have the confidence, they are read by the index of it; if more have, newest first meets them."""
 _RATES = sorted({tier.decay_rate for tier in TIERS.values()})
+_BASES = (SEEN, VERIFIED)
+_LAST: Final = 1 << 52
+"""Sorts a listing without a value behind those that have one."""
+_SEARCHED = ("title", "address", "unit", "city", "state", "zip")
+"""The columns that `text` is looked for in."""
+
+Sort = Literal["newest", "rent", "-rent", "beds", "-beds", "area", "-area", "seen"]
+_SORTS: Final[Mapping[str, tuple[str, str]]] = {
+    "beds": ("w.beds_min * 10", "w.beds_max * 10"),
+    "area": ("w.area_min", "w.area_max"),
+    "seen": ("w.last_seen_at", "w.last_seen_at"),
+}
+"""By the name of the order: the SQL that a listing is sorted by, upwards and downwards. Values are integers."""
 
 
 class BadgeReport(Report):
@@ -53,6 +68,11 @@ class ListingReport(Report):
     phone: str | None
     available_date: date | None
     units: list[dict[str, Any]] = Field(description="The free units, with what the source shows of each.")
+    matching_units: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="In a search with conditions on units: the free units that meet all of them. Empty for a building "
+        "that shows no units and was compared by its ranges; null without such conditions.",
+    )
     source_url: str | None
     freshness_confidence: int = Field(description="0 to 100, computed now: how sure it is that the home is still free.")
     confidence_updated_at: datetime | None = Field(description="When it was last seen or verified.")
@@ -67,24 +87,41 @@ class ListingReport(Report):
     days_on_market: int = Field(description="Whole days from its first sighting until now, or until it was gone.")
 
 
-class ListingFilter(BaseModel):
-    """Which listings. Without further words: active ones with a confidence of at least 40."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class ListingFilter(UnitFilter):
+    """Which listings, and their order. Without conditions: active ones with a confidence of at least 40."""
 
     market: str | None = Field(default=None, max_length=64, description="Of this market.", examples=["nyc"])
-    min_rent: int | None = Field(
-        default=None, ge=0, le=10_000_000, description="Lowest rent: some unit costs at least this."
+    text: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Words that are all in its title, address, city, state or ZIP code.",
+        examples=["foundry row"],
     )
-    max_rent: int | None = Field(
-        default=None, ge=0, le=10_000_000, description="Highest rent: some unit costs at most this."
+    city: str | None = Field(default=None, max_length=100, description="In this city; case does not matter.")
+    zip: str | None = Field(default=None, description="In this ZIP code of five digits.", examples=["02139"])
+    sort: Sort = Field(
+        default="newest",
+        description="`newest` first, `rent`, `beds` or `area` upwards, `-rent`, `-beds` or `-area` downwards, or last "
+        "`seen` first. With conditions on units, the rent is that of the units that meet them.",
     )
-    beds: float | None = Field(default=None, ge=0, le=100, description="Number of bedrooms of some unit; 0: studios.")
-    baths: float | None = Field(default=None, ge=0, le=100, description="Number of bathrooms of some unit.")
     min_confidence: int | None = Field(
         default=None, ge=0, le=100, description="Confidence of at least this; left out: 40 for active listings."
     )
     inactive: bool = Field(default=False, description="Also listings that are gone or were never confirmed.")
+
+    @field_validator("zip")
+    @classmethod
+    def _five_digits(cls, value: str | None) -> str | None:
+        if value is not None and not (len(value) == 5 and value.isascii() and value.isdigit()):
+            raise ValueError("must be five digits, such as 02139")
+        return value
+
+    @field_validator("text", "city")
+    @classmethod
+    def _has_words(cls, value: str | None) -> str | None:
+        if value is not None and (not value.split() or "\0" in value):
+            raise ValueError("must have a word in it")
+        return value
 
     @property
     def level(self) -> int:
@@ -115,13 +152,13 @@ class ListingHistory(Report):
 async def find_listings(
     db: Database, asked: ListingFilter, now: datetime, *, cursor: str | None = None, limit: int = 20
 ) -> Page[ListingReport]:
-    """Newest first. The index of confidence is used if few listings have it; otherwise the market drives an index. The
-    other filters are looked at along it."""
+    """Return a page of listings. Newest first, the index of confidence is used if few listings have it; otherwise the
+    market drives an index, and the other filters are looked at along it. Any other order sorts all that match."""
     few = None
     if asked.level > 0 and not asked.gone_at_any_level:
         few = await few_with_confidence(db, asked.level, now)
-    rows, following = await walk(db, _walk_for(asked, now, few), cursor, limit)
-    return Page(items=[listing_report(row, now) for row in rows], next_cursor=following)
+    rows, following = await walk(db, _walk_for(asked, now, few, db.dialect), cursor, limit)
+    return Page(items=[listing_report(row, now, asked) for row in rows], next_cursor=following)
 
 
 async def few_with_confidence(db: Database, level: int, now: datetime) -> list[int] | None:
@@ -131,7 +168,7 @@ async def few_with_confidence(db: Database, level: int, now: datetime) -> list[i
         f"SELECT id FROM (SELECT id FROM listings WHERE {condition} LIMIT :most) r{number}"
         for number, condition in enumerate(_confident(level, now, values))
     ]
-    rows = await db.fetch(" UNION ALL ".join(parts), values)
+    rows = await db.fetch(" UNION ALL ".join(parts), values) if parts else []
     return [row["id"] for row in rows] if len(rows) <= FEW else None
 
 
@@ -156,16 +193,19 @@ def history_of(listing: ListingReport, changes: Sequence[ChangeReport]) -> Listi
     return ListingHistory(days_on_market=listing.days_on_market, rents=points[::-1])
 
 
-def listing_report(row: Row, now: datetime) -> ListingReport:
+def listing_report(row: Row, now: datetime, asked: UnitFilter | None = None) -> ListingReport:
+    """Return the report of a stored row; with a filter, also which units meet it."""
     since, gone = at(row["confidence_updated_at"]), at(row["gone_at"])
     first = _moment(row["first_seen_at"])
     points = 0.0 if since is None else confidence(row["confidence_base"], since, row["decay_rate"], now)
     shown = badge(points, first, now) if gone is None else None
+    units = loads(row["units"]) or []
     return ListingReport(
         **{name: row[name] for name in _AS_STORED},
         amenities=loads(row["amenities"]) or [],
         photos=loads(row["photos"]) or [],
-        units=loads(row["units"]) or [],
+        units=units,
+        matching_units=None if asked is None else matching_units(asked, row, units),
         freshness_confidence=int(points),
         confidence_updated_at=since,
         badge=None if shown is None else BadgeReport(color=shown.color, text=shown.text),
@@ -186,40 +226,64 @@ def _status(row: Row, now: datetime) -> Any:
     return "pending" if due is None or due <= now else row["verification_status"]
 
 
-def _walk_for(asked: ListingFilter, now: datetime, few: Sequence[int] | None) -> Walk:
+def _walk_for(asked: ListingFilter, now: datetime, few: Sequence[int] | None, dialect: Dialect) -> Walk:
     values: dict[str, Any] = {}
     where: list[str] = []
-    only: list[str] = []
     if asked.market is not None:
         where.append("market_id = :market")
         values["market"] = asked.market
-    for name, condition in (
-        ("min_rent", "w.rent_max >= :min_rent"),
-        ("max_rent", "w.rent_min <= :max_rent"),
-        ("beds", "w.beds_min <= :beds AND w.beds_max >= :beds"),
-        ("baths", "w.baths_min <= :baths AND w.baths_max >= :baths"),
-    ):
-        value = getattr(asked, name)
-        if value is not None:
-            values[name] = value
-            only.append(condition)
-    if asked.level > 0:
-        beside = ["w.gone_at IS NOT NULL"] if asked.gone_at_any_level else []
-        only.append(f"({' OR '.join([*beside, *_confident(asked.level, now, values)])})")
     if few is not None:
         where.append(f"id IN ({', '.join(map(str, few)) or 'NULL'})")
+    only = [*_place_conditions(asked, dialect, values)]
+    if asked.level > 0:
+        beside = ["w.gone_at IS NOT NULL"] if asked.gone_at_any_level else []
+        only.append(f"({' OR '.join([*beside, *_confident(asked.level, now, values)]) or '1 = 0'})")
     if not asked.inactive:
         only.append("w.gone_at IS NULL")
-    return Walk(
-        "listings", "SELECT * FROM listings", ("id",), tuple(where), descending=True, only=tuple(only), values=values
-    )
+    if (units := unit_condition(asked, dialect, values)) is not None:
+        only.append(units)
+    if asked.sort == "newest":
+        source = "SELECT * FROM listings"
+        return Walk("listings", source, ("id",), tuple(where), descending=True, only=tuple(only), values=values)
+    source, descending = _sorted(asked, dialect)
+    order, of = ("by_number", "id"), f"listings by {asked.sort}"
+    return Walk(of, source, order, (*where, *only), descending=descending, values=values)
+
+
+def _place_conditions(asked: ListingFilter, dialect: Dialect, values: dict[str, Any]) -> Iterable[str]:
+    if asked.city is not None:
+        values["city"] = " ".join(asked.city.split())
+        yield "lower(w.city) = lower(:city)"
+    if asked.zip is not None:
+        values["zip"] = asked.zip
+        yield "w.zip = :zip"
+    like = "LIKE" if dialect == "sqlite" else "ILIKE"
+    searched = " || ' ' || ".join(f"coalesce(w.{name}, '')" for name in _SEARCHED)
+    for number, word in enumerate((asked.text or "").split()):
+        escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        values[f"word{number}"] = f"%{escaped}%"
+        yield f"({searched}) {like} :word{number} ESCAPE '\\'"
+
+
+def _sorted(asked: ListingFilter, dialect: Dialect) -> tuple[str, bool]:
+    """Return the source of an order and whether it goes downwards. What has no value comes last either way."""
+    name, descending = asked.sort.removeprefix("-"), asked.sort.startswith("-") or asked.sort == "seen"
+    by = unit_rent(asked, dialect, highest=descending) if name == "rent" else _SORTS[name][descending]
+    number = f"CAST(coalesce({by}, {-1 if descending else _LAST}) AS BIGINT)"
+    return f"SELECT * FROM (SELECT w.*, {number} AS by_number FROM listings w) w", descending
 
 
 def _confident(level: int, now: datetime, values: dict[str, Any]) -> Iterable[str]:
-    for number, rate in enumerate(_RATES):
-        values[f"rate{number}"] = rate
-        values[f"zero{number}"] = round(earliest_zero(level, rate, now).timestamp() * 1000)
-        yield f"(decay_rate = :rate{number} AND zero_at >= :zero{number})"
+    """Yield a condition for each rate and base whose listings can have this confidence. Adds the values it names."""
+    number = 0
+    for rate in _RATES:
+        for base in _BASES:
+            bound = latest_zero_below(level, base, rate, now)
+            if bound is None:
+                continue
+            values |= {f"rate{number}": rate, f"base{number}": base, f"zero{number}": int(bound.timestamp() * 1000)}
+            yield f"(decay_rate = :rate{number} AND confidence_base = :base{number} AND zero_at > :zero{number})"
+            number += 1
 
 
 def _moment(ms: int) -> datetime:

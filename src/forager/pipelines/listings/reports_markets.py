@@ -3,18 +3,19 @@
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import structlog
 from pydantic import Field, ValidationError
 
-from forager.core.database import Database
+from forager.core.database import Database, Row
 from forager.core.errors import Conflict, NotFound
 from forager.core.invalid import field_errors
-from forager.kit.queries import at, decoded, one_row, read_rows
+from forager.kit.queries import at, decoded, read_rows
 from forager.kit.reports import Report
-from forager.pipelines.listings.dispatch import open_scrapes
-from forager.pipelines.listings.tables import MarketConfig, MarketScrape
+from forager.pipelines.listings.dispatch import OpenScrape, open_scrapes
+from forager.pipelines.listings.tables import OPEN_CIRCUIT, MarketConfig, MarketScrape
 
 log = structlog.get_logger("forager.listings")
 
@@ -46,15 +47,21 @@ class MarketReport(Report):
     tier: str = Field(description="hot (every 6 h), standard (12 h) or cool (24 h)")
     is_enabled: bool
     max_listings_per_scrape: int
-    scrape_frequency_hours: int = Field(description="From the tier, unless it was overridden.")
+    scrape_frequency_hours: int | None = Field(
+        description="From the tier, unless it was overridden; null if the row is invalid."
+    )
     frequency_overridden: bool
     last_scrape_at: datetime | None = Field(description="When the last scrape that did not fail ended.")
     last_scrape_status: str | None = Field(description="completed, partial or failed")
-    next_scrape_at: datetime | None = Field(description="When it is due; the next dispatch after that scrapes it.")
+    next_scrape_at: datetime | None = Field(
+        description="When the schedule scrapes it next; null if it does not: the market is disabled or invalid, or "
+        "scraping is stopped."
+    )
     consecutive_failures: int
     circuit_open: bool = Field(description="After 3 failures in a row it is skipped until the daily reset.")
     scraping_job: UUID | None = Field(description="The job that scrapes it now.")
-    created_at: datetime
+    created_at: datetime | None
+    problem: str | None = Field(default=None, description="Why its row is invalid, so that it is not scraped.")
 
 
 class ScrapeReport(Report):
@@ -64,7 +71,8 @@ class ScrapeReport(Report):
     job_id: UUID | None = Field(description="Its job; null for a scrape of an earlier release.")
     market_id: str
     status: str = Field(description="running, completed, partial, failed, skipped or cancelled")
-    reason: str | None
+    reason: str | None = Field(description="Why it failed or was skipped, in one word …")
+    message: str | None = Field(description="… and in a sentence.")
     started_at: datetime
     ended_at: datetime | None
     found: int
@@ -104,31 +112,44 @@ async def valid_markets(db: Database) -> list[MarketConfig]:
     return markets
 
 
-async def list_markets(db: Database) -> list[MarketReport]:
-    """The reports of all valid markets, by id."""
+async def list_markets(db: Database, *, started: bool) -> list[MarketReport]:
+    """The reports of all markets, by id; an invalid one has its problem. `started`: whether the schedule scrapes."""
     jobs = await open_scrapes(db)
-    return [market_report(market, jobs) for market in await valid_markets(db)]
+    reports: list[MarketReport] = []
+    for row in await db.fetch(_MARKETS):
+        try:
+            reports.append(market_report(decoded(MarketConfig, row), jobs, started=started))
+        except ValidationError as error:
+            reports.append(_invalid_report(row, jobs, _problem(error)))
+    return reports
 
 
-async def one_market(db: Database, market_id: str) -> MarketConfig:
-    """Return the market with this id. Raises `NotFound` if there is none, `Conflict` if its row is invalid."""
-    try:
-        market = await one_row(db, MarketConfig, id=market_id)
-    except ValidationError as error:
-        raise Conflict(f"The row of market {market_id!r} is invalid: {_problem(error)}. Correct it by SQL.") from error
-    if market is None:
+async def one_market(db: Database, market_id: str, corrected: Mapping[str, Any] | None = None) -> MarketConfig:
+    """Return the market with this id. Raises `NotFound` if there is none, `Conflict` if its row is invalid.
+
+    `corrected` are values that are about to be written: a row that is valid with them is returned with them.
+    """
+    rows = await db.fetch("SELECT * FROM market_configs WHERE id = :id", {"id": market_id})
+    if not rows:
         raise no_market(market_id)
-    return market
+    known = {name: value for name, value in (corrected or {}).items() if name in rows[0]}
+    for row in (rows[0], {**rows[0], **known}):
+        try:
+            return decoded(MarketConfig, row)
+        except ValidationError as error:
+            problem = _problem(error)
+    remedy = f"Correct it with `forager markets set {market_id}`, or by SQL"
+    raise Conflict(f"The row of market {market_id!r} is invalid: {problem}. {remedy}.")
 
 
 def no_market(market_id: str) -> NotFound:
     return NotFound(f"There is no market {market_id!r}. See `forager markets list`.")
 
 
-async def market_detail(db: Database, market_id: str, now: datetime) -> MarketDetail:
+async def market_detail(db: Database, market_id: str, now: datetime, *, started: bool = True) -> MarketDetail:
     """One market with everything. Raises `NotFound`."""
     market = await one_market(db, market_id)
-    report = market_report(market, await open_scrapes(db))
+    report = market_report(market, await open_scrapes(db), started=started)
     counts = await db.fetch(_COUNTS, {"market": market_id})
     (behind,) = await db.fetch(_BEHIND, {"market": market_id, "now": _ms(now)})
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -150,16 +171,36 @@ async def market_detail(db: Database, market_id: str, now: datetime) -> MarketDe
     )
 
 
-def market_report(market: MarketConfig, jobs: Mapping[str, UUID]) -> MarketReport:
-    named = market.model_dump(exclude={"scrape_frequency_hours", "listings_rate"})
+def market_report(market: MarketConfig, jobs: Mapping[str, OpenScrape], *, started: bool) -> MarketReport:
+    named = market.model_dump(exclude={"scrape_frequency_hours", "listings_rate", "last_started_at"})
     due = market.due_at or market.created_at
+    running = jobs.get(market.id)
     return MarketReport(
         **named,
         scrape_frequency_hours=market.frequency_hours,
         frequency_overridden=market.frequency_overridden,
-        next_scrape_at=due if market.is_enabled else None,
+        next_scrape_at=due if market.is_enabled and started else None,
         circuit_open=market.circuit_open,
-        scraping_job=jobs.get(market.id),
+        scraping_job=None if running is None else running.job,
+    )
+
+
+def _invalid_report(row: Row, jobs: Mapping[str, OpenScrape], problem: str) -> MarketReport:
+    names = ("id", "display_name", "city", "state", "tier", "last_scrape_status")
+    running = jobs.get(row["id"])
+    return MarketReport(
+        **{name: row[name] for name in names},
+        is_enabled=bool(row["is_enabled"]),
+        max_listings_per_scrape=row["max_listings_per_scrape"],
+        scrape_frequency_hours=row["scrape_frequency_hours"],
+        frequency_overridden=row["scrape_frequency_hours"] is not None,
+        last_scrape_at=at(row["last_scrape_at"]),
+        next_scrape_at=None,
+        consecutive_failures=row["consecutive_failures"],
+        circuit_open=row["consecutive_failures"] >= OPEN_CIRCUIT,
+        scraping_job=None if running is None else running.job,
+        created_at=at(row["created_at"]),
+        problem=problem,
     )
 
 

@@ -21,6 +21,12 @@ class ListingsSettings(FeatureSettings):
     apify_max_charge_usd: Decimal = _apify(
         Decimal(1), "Maximum that one run of the actor may cost, in USD.", ge=Decimal("0.01"), le=1_000
     )
+    apify_usd_per_1000_listings: Decimal = _apify(
+        Decimal("1.10"),
+        "Expected price of 1,000 listings in USD; estimates use it until runs of a market have a recorded cost.",
+        ge=0,
+        le=1_000,
+    )
     apify_timeout_seconds: float = _apify(30.0, "How long to wait for an answer of the API.", gt=0, le=600)
 
     apify_poll_seconds: float = _apify(
@@ -30,6 +36,10 @@ class ListingsSettings(FeatureSettings):
         15.0, "How long after the end of a run its cost is read, when it does not change any more.", ge=0, le=600
     )
 
+    markets_autostart: bool = _listings(
+        False,
+        "Scrape markets by schedule from the first start with a token on; without it, after `forager markets start`.",
+    )
     listings_maintenance_hour: int = _listings(
         3, "Hour of the UTC day at which the schedule `cleanup_maintenance` is created to run.", ge=0, le=23
     )

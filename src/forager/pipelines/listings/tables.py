@@ -41,6 +41,8 @@ class MarketConfig(TableRow):
     listings_rate: int | None = None
     """Points of confidence that its stored listings lose per hour. Where this is not the tier's rate (a tier that was
     changed by SQL; NULL), the next `decay_and_verify` gives the listings the tier's."""
+    last_started_at: datetime | None = None
+    """When the scrape that ended at `last_scrape_at` was to start: the next one is due a whole period after it."""
 
     @property
     def decay_rate(self) -> int:
@@ -56,15 +58,23 @@ class MarketConfig(TableRow):
 
     @property
     def due_at(self) -> datetime | None:
-        """When it is to be scraped next; None: at once, since it never was."""
-        return None if self.last_scrape_at is None else self.last_scrape_at + timedelta(hours=self.frequency_hours)
+        """When it is to be scraped next; None: at once, since it never was.
+
+        Periods count from start to start. A `last_scrape_at` that was set by SQL, to a moment before the last start,
+        counts instead.
+        """
+        if self.last_scrape_at is None:
+            return None
+        began = min(self.last_started_at or self.last_scrape_at, self.last_scrape_at)
+        return began + timedelta(hours=self.frequency_hours)
 
     @property
     def circuit_open(self) -> bool:
         return self.consecutive_failures >= OPEN_CIRCUIT
 
-    def is_due(self, now: datetime) -> bool:
-        return self.due_at is None or self.due_at <= now
+    def is_due(self, until: datetime) -> bool:
+        """Return whether it falls due before this moment."""
+        return self.due_at is None or self.due_at < until
 
 
 class DataSource(TableRow):
@@ -85,6 +95,9 @@ class DataSource(TableRow):
     """Spent in a UTC month. A run that has not ended counts with all that it may cost."""
     scheduled: bool = False
     """Whether the three schedules were created: they are once, so that removing one lasts."""
+    asked: bool = False
+    """Whether scraping by schedule was started or stopped, by an operator or by `FORAGER_MARKETS_AUTOSTART`. Until then
+    `dispatch_scrapes` is paused: scrapes cost money."""
     created_at: datetime | None = None
 
 
@@ -124,7 +137,9 @@ class MarketScrape(TableRow):
     status: ScrapeStatus = "running"
     """One that is `running` and has ended was cancelled."""
     reason: str | None = None
-    """Why it was skipped or failed, in one word."""
+    """Why it was skipped or failed, in one word …"""
+    message: str | None = None
+    """… and in a sentence: the error of the task that ended it."""
     run_id: str | None = None
     """Its current Apify run …"""
     run_started_at: datetime | None = None

@@ -29,7 +29,9 @@ class Scrape(BaseModel):
     tier: TierName = Field("standard", examples=["hot"])
     max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties that are asked for.")
     usual_found: int | None = Field(None, description="The median of what its last ten scrapes found.")
-    since: datetime = Field(description="When it was dispatched.", examples=["2026-03-01T06:00:00Z"])
+    since: datetime = Field(
+        description="When it is due; the next one is due a period later.", examples=["2026-03-01T06:00:00Z"]
+    )
     start_at: datetime | None = Field(None, description="When its run is to be started; null: at once.")
 
     @model_validator(mode="before")

@@ -25,8 +25,8 @@ SELECT
   l.phone,
   l.available_date,
   l.source_url,
-  CAST(floor(coalesce(greatest(0, l.confidence_base - l.decay_rate
-    * greatest(0, extract(epoch FROM clock_timestamp()) * 1000 - l.confidence_updated_at) / 3600000.0), 0)) AS integer) AS freshness_confidence,
+  CAST(coalesce(greatest(0, l.confidence_base - l.decay_rate
+    * floor(greatest(0, extract(epoch FROM clock_timestamp()) * 1000 - l.confidence_updated_at) / 3600000)), 0) AS integer) AS freshness_confidence,
   to_timestamp(l.confidence_updated_at / 1000.0) AS confidence_updated_at,
   CASE
     WHEN l.gone_at IS NULL AND l.confidence_updated_at IS NOT NULL
@@ -41,12 +41,24 @@ SELECT
   CASE WHEN l.gone_at IS NULL THEN 1 ELSE 0 END AS is_active
 FROM listings l;
 
+-- The free units of each apartment, as its source shows them.
+CREATE VIEW apartment_units AS
+SELECT
+  l.id AS apartment_id,
+  u.value ->> 'unit' AS unit,
+  CAST(u.value ->> 'beds' AS double precision) AS beds,
+  CAST(u.value ->> 'baths' AS double precision) AS baths,
+  CAST(u.value ->> 'rent' AS double precision) AS rent,
+  CAST(u.value ->> 'area' AS double precision) AS area,
+  u.value ->> 'available' AS available_date
+FROM listings l CROSS JOIN LATERAL json_array_elements(l.units) AS u (value);
+
 CREATE VIEW scrape_jobs AS
 SELECT
   coalesce(s.job_id, s.id) AS id,
   s.market_id,
   CASE WHEN s.status = 'running' AND s.ended_at IS NOT NULL THEN 'cancelled' ELSE s.status END AS status,
-  s.reason,
+  CASE WHEN s.message IS NULL THEN s.reason ELSE s.reason || ': ' || s.message END AS reason,
   to_timestamp(s.started_at / 1000.0) AS started_at,
   to_timestamp(s.ended_at / 1000.0) AS completed_at,
   s.found,

@@ -25,8 +25,9 @@ SELECT
   l.phone,
   l.available_date,
   l.source_url,
+  -- Whole hours: both operands of the division are integers.
   CAST(coalesce(max(0, l.confidence_base - l.decay_rate
-    * max(0, (julianday('now') - 2440587.5) * 86400000 - l.confidence_updated_at) / 3600000.0), 0) AS INTEGER) AS freshness_confidence,
+    * (max(0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - l.confidence_updated_at) / 3600000)), 0) AS INTEGER) AS freshness_confidence,
   strftime('%Y-%m-%dT%H:%M:%fZ', l.confidence_updated_at / 1000.0, 'unixepoch') AS confidence_updated_at,
   CASE
     WHEN l.gone_at IS NULL AND l.confidence_updated_at IS NOT NULL
@@ -41,12 +42,24 @@ SELECT
   l.gone_at IS NULL AS is_active
 FROM listings l;
 
+-- The free units of each apartment, as its source shows them.
+CREATE VIEW apartment_units AS
+SELECT
+  l.id AS apartment_id,
+  json_extract(u.value, '$.unit') AS unit,
+  json_extract(u.value, '$.beds') AS beds,
+  json_extract(u.value, '$.baths') AS baths,
+  json_extract(u.value, '$.rent') AS rent,
+  json_extract(u.value, '$.area') AS area,
+  json_extract(u.value, '$.available') AS available_date
+FROM listings l, json_each(l.units) u;
+
 CREATE VIEW scrape_jobs AS
 SELECT
   coalesce(s.job_id, s.id) AS id,
   s.market_id,
   CASE WHEN s.status = 'running' AND s.ended_at IS NOT NULL THEN 'cancelled' ELSE s.status END AS status,
-  s.reason,
+  CASE WHEN s.message IS NULL THEN s.reason ELSE s.reason || ': ' || s.message END AS reason,
   strftime('%Y-%m-%dT%H:%M:%fZ', s.started_at / 1000.0, 'unixepoch') AS started_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', s.ended_at / 1000.0, 'unixepoch') AS completed_at,
   s.found,
