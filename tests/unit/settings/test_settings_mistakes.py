@@ -154,6 +154,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "product_images_max": ("0", "-1", "20", "21"),
     "product_image_max_bytes": ("1024", "1023", "104857600", "104857601"),
     "apify_max_charge_usd": ("0.01", "0.009", "1000", "1001"),
+    "apify_usd_per_1000_listings": ("0", "-0.01", "1000", "1001"),
     "apify_timeout_seconds": ("0.001", "0", "600", "601"),
     "apify_poll_seconds": ("0.001", "0", "600", "601"),
     "apify_cost_delay_seconds": ("0", "-1", "600", "601"),

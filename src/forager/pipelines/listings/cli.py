@@ -62,7 +62,7 @@ def search(
         "inactive": inactive,
         "sort": sort,
     }
-    listings = with_api(context, lambda at: _some(at, query, limit))
+    listings = with_api(context, lambda at: _some(at, query, limit), fields={"zip": "zip_code"})
     if as_json:
         render.show_json(listings)
     elif listings:

@@ -54,7 +54,7 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
         if each["problem"]:
             wrong = f"{each['id']} is not scraped: {each['problem']}. Correct it: forager markets set {each['id']}"
             render.notes().print(wrong, markup=False, soft_wrap=True)
-    if not scraping["started"]:
+    if markets and not scraping["started"]:
         start = "Start: forager markets start" if scraping["has_token"] else "Set APIFY_TOKEN to scrape."
         render.notes().print(
             f"Nothing is scraped by schedule. {_month(scraping)} {start}", markup=False, soft_wrap=True

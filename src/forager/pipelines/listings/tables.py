@@ -95,10 +95,10 @@ class DataSource(TableRow):
     """Spent in a UTC month. A run that has not ended counts with all that it may cost."""
     scheduled: bool = False
     """Whether the three schedules were created: they are once, so that removing one lasts."""
+    created_at: datetime | None = None
     asked: bool = False
     """Whether scraping by schedule was started or stopped, by an operator or by `FORAGER_MARKETS_AUTOSTART`. Until then
     `dispatch_scrapes` is paused: scrapes cost money."""
-    created_at: datetime | None = None
 
 
 class SourceRun(TableRow):
@@ -137,9 +137,7 @@ class MarketScrape(TableRow):
     status: ScrapeStatus = "running"
     """One that is `running` and has ended was cancelled."""
     reason: str | None = None
-    """Why it was skipped or failed, in one word …"""
-    message: str | None = None
-    """… and in a sentence: the error of the task that ended it."""
+    """Why it was skipped or failed, in one word."""
     run_id: str | None = None
     """Its current Apify run …"""
     run_started_at: datetime | None = None
@@ -167,6 +165,8 @@ class MarketScrape(TableRow):
     """Whether what it did not show was missed: see docs/listings.md."""
     job_id: str | None = None
     """The public id of its job; NULL in rows of earlier releases."""
+    message: str | None = None
+    """Why it was skipped or failed, in a sentence: the error of the task that ended it."""
 
 
 class ListingMerge(TableRow):
