@@ -63,7 +63,7 @@ async def test_a_home_with_more_sources_than_one_verification_asks_is_gone_only_
         " url || '-' || n, version, first_seen_at, last_seen_at + n, times_seen, changed_at FROM listing_sources s,"
         " (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6) numbers"
     )
-    await rentals.pass_time(hours=20.5)
+    await rentals.pass_time(hours=21.5)
     (listing,) = await rentals.get("/listings")
     assert (listing["is_active"], listing["verification_status"]) == (True, "verified")
     gone = await rentals.rows("SELECT gone_reason FROM listing_sources WHERE gone_at IS NOT NULL")

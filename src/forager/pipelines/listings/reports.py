@@ -98,7 +98,9 @@ class ListingFilter(UnitFilter):
         examples=["foundry row"],
     )
     city: str | None = Field(default=None, max_length=100, description="In this city; case does not matter.")
-    zip: str | None = Field(default=None, description="In this ZIP code of five digits.", examples=["02139"])
+    zip: str | None = Field(
+        default=None, max_length=100, description="In this ZIP code of five digits.", examples=["02139"]
+    )
     sort: Sort = Field(
         default="newest",
         description="`newest` first, `rent`, `beds` or `area` upwards, `-rent`, `-beds` or `-area` downwards, or last "
