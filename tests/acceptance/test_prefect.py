@@ -1,12 +1,16 @@
 """The Prefect flows on a real Prefect server, in real processes, against the sandbox."""
 
 import asyncio
+import fcntl
+import json
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,11 +21,15 @@ from pydantic import SecretStr
 
 from forager.api.serve import serve
 from forager.app import open_app
+from forager.cli.supervisor_lock import looking_after
 from forager.config import new_settings
+from forager.ledger.sqlite.lock import read_owner
+from forager.runners.prefect.processor import LOG_FILE
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
+from forager.settings import Settings
 from tests.support.api import KEY
-from tests.support.auditor import PostgresTables, Tables
+from tests.support.auditor import PostgresTables, SqliteTables, Tables
 from tests.support.engine import until
 from tests.support.prefect_process import PATIENCE, FlowProcess
 from tests.support.prefect_server import QUIET, PrefectServer, require_prefect
@@ -31,6 +39,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 ZIPS = tuple(f"{85001 + n}" for n in range(20))
 BATCH = 5
 LEASE = 5.0
+TARGET_PER_MINUTE = 333
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +60,83 @@ async def test_beside_up_on_the_embedded_store_the_flows_create_and_watch__PL_16
     async with _sandbox() as sandbox:
         environment = _environment(prefect, sandbox, tmp_path)
         with _flow_process(environment) as flows:
-            settings = new_settings(
-                home=tmp_path,
-                zip_table=Path(environment["FORAGER_ZIP_TABLE"]),
-                serper_api_key=SecretStr(sandbox.config.key),
-                serper_base_url=sandbox.url,
-                egress_allow=(urlsplit(sandbox.url).netloc,),
-            )
-            async with open_app(settings) as app, serve(app, host="127.0.0.1", port=0, key=KEY):
-                flows.call("create_scraping_job", keyword="bars", zips=ZIPS[:3], pages=1)
-                made = await asyncio.to_thread(flows.result)
-                flows.call("process_job_batches")
-                async with app.engine():
-                    assert await asyncio.to_thread(flows.result) == 0, "`up` does the work"
-                job = await app.reports.job(made["job_id"])
+            settings = _settings(environment, sandbox, tmp_path)
+            with looking_after(tmp_path):
+                async with open_app(settings) as app, serve(app, host="127.0.0.1", port=0, key=KEY):
+                    flows.call("create_scraping_job", keyword="bars", zips=ZIPS[:3], pages=1)
+                    made = await asyncio.to_thread(flows.result)
+                    assert not (tmp_path / LOG_FILE).exists(), "`up` does the work: no processor is started"
+                    flows.call("process_job_batches")
+                    async with app.engine():
+                        assert await asyncio.to_thread(flows.result) == 0, "`up` does the work"
+                    job = await app.reports.job(made["job_id"])
     assert (job.state, job.completed) == ("completed", 3)
+
+
+async def test_synchronous_python_creates_jobs_and_their_processor_reaches_the_rate__PL_18(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None, latency_ms=1_000)) as sandbox:
+        environment = _environment(prefect, sandbox, tmp_path)
+        created = await _python(
+            """
+            from forager.runners.prefect import create_scraping_job
+            first = create_scraping_job(keyword="bars", state="AZ", pages=3, concurrency=20, batch_size=60)
+            second = create_scraping_job(keyword="pubs", zips=["85001"], pages=1)
+            print("made:", first["status"], first["total_queries"], second["total_queries"])
+            """,
+            environment,
+        )
+        assert f"made: running {3 * len(ZIPS)} 1" in created, "both return at once, while the first job is processed"
+        await until(lambda: len(sandbox.log) == 3 * len(ZIPS) + 1, patience=PATIENCE)
+        sent = sorted(entry.at for entry in sandbox.log)
+        assert 60 * len(sent) / (sent[-1] - sent[0]) >= TARGET_PER_MINUTE
+        await until(lambda: _processors(tmp_path) == 0, patience=PATIENCE)
+        with closing(SqliteTables(tmp_path / "ledger.db")) as tables:
+            jobs = tables.read("SELECT state FROM jobs WHERE pipeline = 'places'")
+        assert [job["state"] for job in jobs] == ["completed", "completed"]
+
+
+async def test_the_processor_ends_when_sinks_have_delivered_or_names_those_that_have_not__PL_18(
+    prefect: PrefectServer, tmp_path: Path, app_postgres_url: str
+) -> None:
+    lake = tmp_path / "lake"
+    async with _sandbox() as sandbox:
+        environment = {
+            **_environment(prefect, sandbox, tmp_path),
+            "FORAGER_DATABASE_URL": app_postgres_url,
+            "FORAGER_JSONL_SINK": str(lake),
+        }
+        with _flow_process(environment) as flows:
+            with _locked(lake):
+                async with open_app(_settings(environment, sandbox, tmp_path, database_url=app_postgres_url)) as app:
+                    await app.submit("places", {"keyword": "bars", "zips": ZIPS, "pages": 1})
+                flows.call("process_job_batches", deliver_within=1)
+                told = await asyncio.to_thread(flows.error)
+            assert "sinks have not delivered all changes within 1 s: jsonl (" in told
+            assert "changes behind" in told
+            assert "start process_job_batches again" in told
+            flows.call("process_job_batches")
+            await asyncio.to_thread(flows.result)
+        written = "".join(part.read_text() for part in lake.glob("*.jsonl"))
+        places = [json.loads(line) for line in written.splitlines()]
+        stored = {each["key"] for each in places if each["kind"] == "place"}
+        with closing(PostgresTables(app_postgres_url)) as tables:
+            assert _job(tables)["completed"] == len(ZIPS)
+            (found,) = tables.read("SELECT count(*) AS n FROM places")
+    assert len(stored) == found["n"] > 0, "every place was delivered before the flow ended"
+
+
+async def test_invalid_parameters_are_named_in_the_error_of_the_flow_run__PL_1(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    async with _sandbox() as sandbox:
+        with _flow_process(_environment(prefect, sandbox, tmp_path)) as flows:
+            flows.call("create_scraping_job", keyword=" ", state="AZ", pages=99)
+            told = await asyncio.to_thread(flows.error)
+    assert "keyword: is empty" in told
+    assert "pages: must be at most 10" in told
+    assert not (tmp_path / LOG_FILE).exists(), "no processor is started for a job that was not created"
 
 
 async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_16(
@@ -74,21 +145,18 @@ async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_
     async with _sandbox() as sandbox:
         environment = {**_environment(prefect, sandbox, tmp_path), "FORAGER_DATABASE_URL": app_postgres_url}
         tables = PostgresTables(app_postgres_url)
-        with _flow_process(environment) as first:
-            with _serving(environment):
-                run = await asyncio.to_thread(
-                    _run_deployment, prefect, keyword="bars", zips=ZIPS, pages=1, batch_size=BATCH
-                )
+        with _serving(environment) as serving:
+            run = await asyncio.to_thread(
+                _run_deployment, prefect, keyword="bars", zips=ZIPS, pages=1, batch_size=BATCH
+            )
             assert run["empirical_policy"]["retries"] == 0, "the engine's retries are the only ones"
             assert _job(tables)["total"] == len(ZIPS)
-            assert not sandbox.log, "creating a job sends nothing"
-
-            first.call("process_job_batches")
             await until(lambda: _job(tables)["completed"] >= BATCH, patience=PATIENCE)
             shown = await asyncio.to_thread(_flows_shown, prefect)
             assert shown >= {"create-scraping-job", "process-job-batches", "process-batch"}
+            assert not (tmp_path / LOG_FILE).exists(), "the processor is a flow run of the deployment"
             prefect.kill()
-            first.kill()  # with the machine that ran the flow
+            os.killpg(serving.pid, signal.SIGKILL)  # with the machine that ran the flows
         before = _job(tables)
         assert before["completed"] < len(ZIPS), "the job was not over"
 
@@ -134,6 +202,17 @@ def _environment(prefect: PrefectServer, sandbox: SerperSandbox, home: Path) -> 
     }
 
 
+def _settings(environment: Mapping[str, str], sandbox: SerperSandbox, home: Path, **more: Any) -> Settings:
+    return new_settings(
+        home=home,
+        zip_table=Path(environment["FORAGER_ZIP_TABLE"]),
+        serper_api_key=SecretStr(sandbox.config.key),
+        serper_base_url=sandbox.url,
+        egress_allow=(urlsplit(sandbox.url).netloc,),
+        **more,
+    )
+
+
 @contextmanager
 def _flow_process(environment: Mapping[str, str]) -> Iterator[FlowProcess]:
     process = FlowProcess(environment)
@@ -144,15 +223,43 @@ def _flow_process(environment: Mapping[str, str]) -> Iterator[FlowProcess]:
 
 
 @contextmanager
-def _serving(environment: Mapping[str, str]) -> Iterator[None]:
-    """The deployments, served by the command of the guide."""
+def _serving(environment: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """The deployments, served by the command of the guide, in a process group with the flow runs."""
     command = [sys.executable, "-m", "forager.runners.prefect"]
-    serving = subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    serving = subprocess.Popen(command, env=dict(environment), stdout=quiet, stderr=quiet, start_new_session=True)
     try:
-        yield
+        yield serving
     finally:
-        serving.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(serving.pid, signal.SIGKILL)
         serving.wait(PATIENCE)
+
+
+@contextmanager
+def _locked(lake: Path) -> Iterator[None]:
+    """Keep the folder of a JSONL sink from its writer."""
+    lake.mkdir()
+    with (lake / ".lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+async def _python(program: str, environment: Mapping[str, str]) -> str:
+    """Run a plain program. Returns what it printed."""
+    pipe = asyncio.subprocess.PIPE
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(program), env=dict(environment), stdout=pipe, stderr=pipe
+    )
+    async with asyncio.timeout(PATIENCE):
+        out, err = await run.communicate()
+    assert run.returncode == 0, err.decode()[-4_000:]
+    return out.decode()
+
+
+def _processors(home: Path) -> int:
+    """Return how many processors hold one of the two locks of the data folder."""
+    return sum(read_owner(home / "pids" / name) is not None for name in ("prefect-works", "prefect-waits"))
 
 
 def _run_deployment(prefect: PrefectServer, **parameters: Any) -> dict[str, Any]:

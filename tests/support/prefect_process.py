@@ -1,18 +1,18 @@
 """A process that runs the Prefect flows as a user's program does. Imports take seconds, so a test starts it early.
 
-It reads a call per line (`{"flow": …, "parameters": {…}}`) and prints the result of each.
+It is synchronous, reads a call per line (`{"flow": …, "parameters": {…}}`) and prints the result or error of each.
 """
 
-import asyncio
 import json
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
 PATIENCE = 120.0
-RESULT = "result: "
+RESULT, ERROR = "result: ", "error: "
 
 
 class FlowProcess:
@@ -33,10 +33,19 @@ class FlowProcess:
 
     def result(self) -> Any:
         """Wait for the end of the flow run. Fails with the process's log if the run failed."""
+        return self._read(RESULT)
+
+    def error(self) -> str:
+        """Wait for the flow run to fail. Returns its message."""
+        return str(self._read(ERROR))
+
+    def _read(self, wanted: str) -> Any:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith(RESULT):
-                return json.loads(line.removeprefix(RESULT))
+            if line.startswith(wanted):
+                return json.loads(line.removeprefix(wanted))
+            if line.startswith((RESULT, ERROR)):
+                break
         self._log.seek(0)
         raise AssertionError(self._log.read()[-4_000:])
 
@@ -51,8 +60,12 @@ def main() -> None:
 
     for line in sys.stdin:
         asked = json.loads(line)
-        result = asyncio.run(getattr(runner, asked["flow"])(**asked["parameters"]))
-        sys.stdout.write(f"\n{RESULT}{json.dumps(result)}\n")
+        try:
+            ended = f"{RESULT}{json.dumps(getattr(runner, asked['flow'])(**asked['parameters']))}"
+        except Exception as error:
+            traceback.print_exc()
+            ended = f"{ERROR}{json.dumps(str(error))}"
+        sys.stdout.write(f"\n{ended}\n")
         sys.stdout.flush()
 
 

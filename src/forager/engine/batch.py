@@ -33,6 +33,8 @@ T = TypeVar("T")
 AHEAD = 2.0
 """Seconds before its start at which a task may be leased. A request that must wait longer than `LONGEST_WAIT_INSIDE`
 would return to the queue."""
+TOGETHER = 0.02
+"""Seconds in which ended attempts are collected before they are settled and replaced: one transaction for several."""
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 
 
@@ -57,6 +59,10 @@ class BatchWork:
         self._stats = stats
         self._tell = tell
         self._leased: list[Lease] = []
+        self._rest: tuple[int, Collection[str], int] | None = None
+        """The part of the batch that is not leased yet: the job, its lanes, and the number of tasks."""
+        self._stored: list[Settlement] = []
+        """Attempts of this batch that were settled while others of it still ran."""
         self._suspects = False
         """Whether tasks of a dead worker wait to be leased, alone."""
         self._unsure = False
@@ -82,31 +88,53 @@ class BatchWork:
                 await self._end()
 
     async def lease(self, job: int, lanes: Collection[str], most: int) -> Sequence[Lease]:
-        """Lease up to `most` ready tasks of a job in these lanes. Returns what `attempt` will run.
+        """Begin a batch of up to `most` ready tasks of a job in these lanes. Returns the tasks that start first.
 
-        It may be less than `most`: other sessions own the lanes, or the lane's limits or the job's allow no more now.
-        Tasks that were in flight when a worker died come first and by themselves, whichever job of these lanes has
-        them.
+        These may be fewer than `most`: the job's concurrency, the lane's limits or the owner of the lane allow no more
+        now. `attempt` leases the rest as soon as others have ended. Tasks that were in flight when a worker died come
+        first and by themselves, whichever job of these lanes has them.
         """
         self._flight.give_back(self._leased, "Its batch was not attempted.")
-        self._leased = []
+        self._leased, self._rest = [], None
         self._leased = list(await self._persist(lambda: self._lease(job, lanes, most)))
+        if self._leased:
+            self._rest = (job, lanes, most - len(self._leased))
         return tuple(self._leased)
 
     async def attempt(self) -> Sequence[Settlement]:
-        """Run the leased tasks until each has ended. Returns how they ended; nothing is stored before `settle`."""
+        """Run the tasks of the batch until each has ended. Returns how they ended.
+
+        A batch larger than the job's concurrency is refilled: attempts that have ended are settled, and the next tasks
+        of the batch take their place, so that the requests in flight stay at the limit. The others are stored by
+        `settle`.
+        """
         leased, self._leased = self._leased, []
         if not self._heart.alive:
             return ()  # they are not ours any more
         self._flight.start(leased)
         while self._flight.running:
-            await asyncio.wait(self._flight.running)
-        return tuple(self._flight.finished)
+            if self._rest is None or self._rest[2] <= 0:
+                await asyncio.wait(self._flight.running)
+            else:
+                await asyncio.wait(self._flight.running, return_when=asyncio.FIRST_COMPLETED)
+                await self._clock.sleep(TOGETHER)
+                await self._refill(*self._rest)
+        self._rest = None
+        return (*self._stored, *self._flight.finished)
 
     async def settle(self) -> Sequence[Settlement]:
-        """Store how the attempts ended, in one transaction. Returns those that were stored: a settlement whose claim
-        was lost has no effect."""
-        return await self._persist(self._settle)
+        """Store how the attempts ended, in one transaction. Returns those of the batch that were stored: a settlement
+        whose claim was lost has no effect."""
+        last = await self._persist(self._settle)
+        stored, self._stored = self._stored, []
+        return (*stored, *last)
+
+    async def _refill(self, job: int, lanes: Collection[str], most: int) -> None:
+        """Settle the attempts that have ended, and start as many tasks of the rest of the batch as the limits allow."""
+        self._stored += await self._persist(self._settle)
+        leases = await self._persist(lambda: self._lease(job, lanes, most))
+        self._rest = (job, lanes, most - len(leases))
+        self._flight.start(leases)
 
     async def _lease(self, job: int, lanes: Collection[str], most: int) -> Sequence[Lease]:
         session = await self._session()
@@ -220,6 +248,7 @@ class BatchWork:
     async def _drop(self) -> None:
         """Forget everything that the lost session held."""
         self._leased.clear()
+        self._rest = None
         await self._flight.abandon()
         self._lanes.clear()
 

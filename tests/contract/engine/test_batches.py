@@ -13,7 +13,7 @@ from forager.core.states import TaskState
 from forager.engine.batch import BatchWork
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
-from tests.support.engine import PATIENCE, EngineRig
+from tests.support.engine import PATIENCE, EngineRig, until
 
 LANE = "acts"
 
@@ -46,6 +46,23 @@ async def test_batches_respect_the_limits_of_the_job_and_the_lane(open_rig: Open
     async with batches.running():
         leases = await batches.lease(rig.job(job)["id"], [LANE], 50)
     assert 2 <= len(leases) <= 6, "no more than can start soon"
+
+
+async def test_a_batch_larger_than_the_concurrency_keeps_that_many_tasks_in_flight__PL_18(open_rig: OpenRig) -> None:
+    """`concurrency` is no batch size: the next task of the batch starts when one ends, not when all have ended."""
+    rig = await open_rig(acts(timeout=PATIENCE))
+    job = await rig.submit([*many(1, prefix="a-slow", seconds=2.0), *many(9, prefix="b-quick")], concurrency=2)
+    batches = rig.worker().batches()
+    async with batches.running():
+        assert len(await batches.lease(rig.job(job)["id"], [LANE], 8)) == 2, "no more in flight than the job allows"
+        attempting = asyncio.create_task(batches.attempt())
+        await until(lambda: rig.job(job)["completed"] >= 6)
+        assert rig.tasks(job)["a-slow00000"]["state"] == TaskState.RUNNING, "nothing waited for the slow one"
+        assert rig.job(job)["running"] <= 2
+        async with asyncio.timeout(PATIENCE):
+            assert len(await attempting) == 8
+        assert len(await batches.settle()) == 8
+    assert (rig.job(job)["completed"], rig.job(job)["queued"]) == (8, 2), "and no more than the batch"
 
 
 async def test_while_another_session_owns_the_lane_a_batch_is_empty(open_rig: OpenRig) -> None:

@@ -1,7 +1,8 @@
 """`python -m forager.runners.prefect`: serve the deployments until it is stopped.
 
 `create-job` creates a job, `process-batches` works on all jobs. Flow runs start as processes of this machine with this
-environment, so the Forager settings apply to them.
+environment, so the Forager settings apply to them. With the argument `process`, it runs `process_job_batches` once, as
+`create_scraping_job` does when it was not started by a deployment.
 """
 
 import asyncio
@@ -11,12 +12,13 @@ import sys
 from forager.config import load_settings
 from forager.core.errors import Rejected
 from forager.kit.cli.exit_codes import ExitCode
-
-API_URL = "PREFECT_API_URL"
+from forager.runners.prefect import create_scraping_job, process_job_batches
+from forager.runners.prefect.processor import API_URL, PROCESS
 
 
 def main() -> int:
-    """Serve the deployments. Returns the exit code: 2 if the settings are wrong or name no Prefect server."""
+    """Serve the deployments, or process. Returns the exit code: 2 if the settings are wrong or name no Prefect
+    server."""
     try:
         url = load_settings().prefect_api_url
     except Rejected as error:
@@ -25,7 +27,10 @@ def main() -> int:
     if not url:
         sys.stderr.write(f"Set {API_URL} to the address of your Prefect server, such as http://127.0.0.1:4200/api.\n")
         return 2
-    os.environ[API_URL] = url  # Prefect reads it when it is imported, and so do the processes of the flow runs
+    os.environ[API_URL] = url  # for the processes of the flow runs
+    if sys.argv[1:] == [PROCESS]:
+        process_job_batches(skip_if_waiting=True)
+        return 0
     sys.stderr.write(f"Connecting to the Prefect server at {url} …\n")
     return asyncio.run(_serve(url))
 
@@ -35,8 +40,6 @@ async def _serve(url: str) -> int:
     from httpx import HTTPError
     from prefect import aserve, get_client
     from prefect.types.entrypoint import EntrypointType
-
-    from forager.runners.prefect import create_scraping_job, process_job_batches
 
     try:
         async with get_client() as client:

@@ -1,8 +1,8 @@
-"""What the flows work with: the API of this store and, where this process may lease tasks, the engine in batches.
+"""The store as the flows use it: its API and, where this process may lease tasks, the engine in batches.
 
 On PostgreSQL, and on an embedded store that no other process has, a flow opens the store itself. Beside a running
 `forager up` on the embedded store, it goes through that process's API: it creates and watches jobs, and `up` does the
-work.
+work. A processor on the embedded store serves the API in the same way, so that jobs can be created while it runs.
 """
 
 import asyncio
@@ -10,21 +10,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from forager.api import create_api
+from forager.api.serve import serve
 from forager.app import App, open_app
 from forager.cli.connect import LOCAL_KEY, find_running, over_http, service_key_for
+from forager.cli.supervisor_lock import is_looked_after
 from forager.cli.transport import LocalTransport
 from forager.config import load_settings
-from forager.core.errors import StoreLocked
+from forager.core.errors import Rejected, StoreLocked
 from forager.core.ledger import Settlement
 from forager.engine.batch import BatchWork
 from forager.kit.cli.client import Api
 from forager.kit.queries import job_number
 from forager.logs import configure_logs
 from forager.runners.prefect.log import share_log
+from forager.secrets.service_key import service_key
 from forager.settings import Settings
 
 PIPELINE = "places"
@@ -34,10 +38,25 @@ ENDED = ("completed", "failed", "skipped", "cancelled")
 """The final states of a query."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lagging:
+    """A sink that has not delivered every change up to a number of the log."""
+
+    name: str
+    behind: int
+    state: str
+    error: str | None
+
+    def __str__(self) -> str:
+        why = f"; its last error: {self.error}" if self.error and self.state == "failing" else ""
+        return f"{self.name} ({self.state}, {self.behind:,} changes behind{why})"
+
+
 class Desk:
     """The places jobs of one store."""
 
-    def __init__(self, api: Api, app: App | None = None) -> None:
+    def __init__(self, settings: Settings, api: Api, app: App | None = None) -> None:
+        self.settings = settings
         self._api = api
         self._app = app
         self._batches: BatchWork | None = None
@@ -57,10 +76,31 @@ class Desk:
             finally:
                 self._batches = None
 
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve the API of an embedded store that this process owns while the block runs, so that other processes can
+        create jobs in it. Its address is in the lock file of the store."""
+        if self._app is None or self.settings.database_url is not None:
+            yield
+            return
+        key, _ = service_key(self.settings.home, self.settings.service_key)
+        async with serve(self._app, host="127.0.0.1", port=0, key=key):
+            yield
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether a running Forager works on every job of this store, so that no processor is needed."""
+        settings = self.settings
+        return settings.database_url is None and (settings.api_url is not None or is_looked_after(settings.home))
+
     async def create(self, params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """Create a job, once for each key. Raises `Rejected` if its parameters are invalid."""
+        """Create a job, once for each key. Raises `Rejected`, whose message names each invalid field."""
         given = {name: value for name, value in params.items() if value is not None}
-        made: Mapping[str, Any] = (await self._api.create("/places/jobs", given, idempotency_key=key)).data
+        try:
+            made: Mapping[str, Any] = (await self._api.create("/places/jobs", given, idempotency_key=key)).data
+        except Rejected as error:  # Prefect shows only the message
+            named = "; ".join(f"{each.field}: {each.message}" for each in error.fields)
+            raise type(error)(f"{error.message} {named}".rstrip(), fields=error.fields) from None
         return made
 
     async def open_jobs(self) -> list[Mapping[str, Any]]:
@@ -85,6 +125,26 @@ class Desk:
         keys = [lease.key for lease in await self._batches.lease(number, lanes, most)]
         self.leased += len(keys)
         return keys
+
+    async def log_end(self) -> int:
+        """Return the number of the newest change that sinks are to deliver."""
+        return max((int(sink["cursor"]) + int(sink["behind"]) for sink in await self._api.get("/sinks")), default=0)
+
+    async def lagging(self, until: int) -> Sequence[Lagging]:
+        """Deliver what this process can, and return the sinks of places that have not passed the change `until`.
+
+        Sinks of other pipelines do not count, nor do sinks that are no longer configured.
+        """
+        if self._app is not None and self._batches is not None:
+            for delivery in list(self._app.deliveries.values()):
+                await delivery.deliver_new()
+        return [
+            Lagging(sink["name"], until - int(sink["cursor"]), sink["state"], sink["error"] or sink["problem"])
+            for sink in await self._api.get("/sinks")
+            if sink["origin"] is not None
+            and (sink["pipelines"] is None or PIPELINE in sink["pipelines"])
+            and int(sink["cursor"]) < until
+        ]
 
     async def attempt(self) -> Mapping[str, int]:
         """Send the leased queries. Returns how many ended in which state."""
@@ -142,13 +202,13 @@ async def open_desk(settings: Settings, stack: AsyncExitStack) -> Desk:
     """
     while True:
         if settings.database_url is None and find_running(settings) is not None:
-            return Desk(over_http(lambda: find_running(settings), service_key_for(settings)))
+            return Desk(settings, over_http(lambda: find_running(settings), service_key_for(settings)))
         try:
             app = await stack.enter_async_context(open_app(settings, must_fit=True))
         except StoreLocked:
             await asyncio.sleep(LOOK_FOR_STORE_EVERY)
         else:
-            return Desk(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
+            return Desk(settings, Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
 
 
 def ended(counts: Mapping[str, Any]) -> int:

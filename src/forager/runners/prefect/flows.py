@@ -1,12 +1,20 @@
-"""The three flows: create a job, work on one batch of it, work on all jobs until none is left."""
+"""The three flows: create a job, work on one batch of it, work on all jobs until none is left.
 
-from typing import Any
+Each can be called from synchronous code, where it returns its result, and from asynchronous code, where it returns a
+coroutine to await.
+"""
+
+import asyncio
+from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
-from prefect import flow, get_run_logger
+from prefect import Flow, get_run_logger
 from prefect.runtime import flow_run
 
-from forager.runners.prefect.desk import at_desk, ended
+from forager.config import load_settings
+from forager.core.errors import ServiceAway
+from forager.runners.prefect.desk import Desk, at_desk, ended
+from forager.runners.prefect.processor import start_processor, turn_to_work
 from forager.runners.prefect.tasks import (
     dequeue_batch_task,
     enqueue_queries_task,
@@ -20,9 +28,32 @@ DEFAULT_BATCH = 100
 SHORTEST_WAIT, LONGEST_WAIT = 0.5, 15.0
 """Seconds between two rounds in which nothing could be leased: doubled each time, because each round is a flow run per
 job in Prefect's database."""
+DELIVER_WITHIN = 600.0
+"""Seconds that sinks have for the last changes after the last job has ended."""
+LOOK_AT_SINKS_EVERY = 1.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@flow(retries=0, persist_result=False)
+class EngineFlow(Flow[P, R]):
+    """A flow that synchronous code can call as well. Its retries are off, because the engine's are durable."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the flow. Returns its result, or a coroutine if an event loop runs in this thread."""
+        run = super().__call__(*args, **kwargs)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(run)
+        return run
+
+
+def engine_flow(fn: Any) -> Any:
+    return EngineFlow(fn, retries=0, persist_result=False)
+
+
+@engine_flow
 async def create_scraping_job(
     keyword: str,
     state: str | None = None,
@@ -34,10 +65,12 @@ async def create_scraping_job(
     po_boxes: bool | None = None,
     dry_run: bool | None = None,
 ) -> dict[str, Any]:
-    """Create a places job for a keyword in a state, or in given ZIPs. Returns its id and its number of queries.
+    """Create a places job for a keyword in a state, or in given ZIPs, and start `process_job_batches` for it. Returns
+    the job's id and number of queries at once.
 
-    It sends nothing: `process_job_batches` or a running Forager does. A flow run creates one job, however often Prefect
-    executes it. Parameters are those of `POST /api/v1/places/jobs`; an invalid one fails the run with its message.
+    The processor is a process or flow run of its own; beside a running `forager up` on an embedded store none is
+    started, because `up` does the work. A flow run creates one job, however often Prefect executes it. Parameters are
+    those of `POST /api/v1/places/jobs`; an invalid one fails the run with a message that names it.
     """
     params = {
         "keyword": keyword,
@@ -50,11 +83,22 @@ async def create_scraping_job(
         "po_boxes": po_boxes,
         "dry_run": dry_run,
     }
-    async with at_desk():
-        return await enqueue_queries_task(params, f"prefect:{flow_run.id or uuid4()}")
+    async with at_desk() as desk:
+        made = await enqueue_queries_task(params, f"prefect:{flow_run.id or uuid4()}")
+        settings, needs_processor = desk.settings, not (desk.is_worked_on or dry_run)
+    if needs_processor:  # the embedded store is closed here, so the processor can open it
+        try:
+            started = await start_processor(settings)
+            get_run_logger().info("job %s is processed by %s", made["job_id"], started)
+        except Exception:  # noqa: BLE001 - the job is stored: a failed run would be repeated, and would create another one
+            get_run_logger().exception(
+                "job %s was created, but no processor could be started. Run process_job_batches, or `forager up`.",
+                made["job_id"],
+            )
+    return made
 
 
-@flow(retries=0, persist_result=False)
+@engine_flow
 async def process_batch(job_id: str, batch_size: int = DEFAULT_BATCH) -> int:
     """Work on up to `batch_size` queries of a job: lease, fetch, store. Returns how many ended.
 
@@ -71,25 +115,72 @@ async def process_batch(job_id: str, batch_size: int = DEFAULT_BATCH) -> int:
         return ended(stored)
 
 
-@flow(retries=0, persist_result=False)
-async def process_job_batches() -> int:
-    """Work on all places jobs, a batch of each in turn, until none is queued or running. Returns how many queries
-    ended in this run.
+@engine_flow
+async def process_job_batches(deliver_within: float = DELIVER_WITHIN, skip_if_waiting: bool = False) -> int:
+    """Work on all places jobs, a batch of each in turn, until none is queued or running and the sinks have delivered.
+    Returns how many queries ended in this run.
 
     Start it at any time, and as often as you like: each query is leased by one run. A run that can lease nothing,
-    because another one owns the lane, waits, and takes over if that one ends.
+    because another one owns the lane, waits, and takes over if that one ends. With `skip_if_waiting`, it ends at once
+    if another run of this data folder already waits. Fails, with the sinks that are behind, if these have not delivered
+    everything `deliver_within` seconds after the last job has ended; the changes stay in the log.
     """
-    processed, wait = 0, SHORTEST_WAIT
-    async with at_desk() as desk, desk.working():
-        while jobs := await get_running_jobs_task():
-            leased = desk.leased
-            for job in jobs:
-                if job["queued"]:
-                    processed += await process_batch(job["job_id"], job["batch_size"] or DEFAULT_BATCH)
-            if desk.leased > leased:  # also if all of them wait for a retry: others may be ready
-                wait = SHORTEST_WAIT
-            else:
-                wait = min(wait * 2, LONGEST_WAIT)
-                await desk.work_arrived(wait)
-        get_run_logger().info("no places job is queued or running; %d queries ended in this run", processed)
+    async with turn_to_work(load_settings().home, skip_if_waiting=skip_if_waiting) as is_needed:
+        if not is_needed:
+            get_run_logger().info("another processor waits already, and will work on every job; nothing to do")
+            return 0
+        async with at_desk() as desk, desk.working(), desk.serving():
+            processed = await _process_all(desk)
+            while await _wait_for_sinks(desk, deliver_within):  # jobs may have been created in the meantime
+                processed += await _process_all(desk)
     return processed
+
+
+async def _process_all(desk: Desk) -> int:
+    """Work on all places jobs until none is queued or running. Returns how many queries ended."""
+    processed, wait = 0, SHORTEST_WAIT
+    while jobs := await get_running_jobs_task():
+        leased = desk.leased
+        for job in jobs:
+            if job["queued"]:
+                processed += await process_batch(job["job_id"], job["batch_size"] or DEFAULT_BATCH)
+        if desk.leased > leased:  # also if all of them wait for a retry: others may be ready
+            wait = SHORTEST_WAIT
+        else:
+            wait = min(wait * 2, LONGEST_WAIT)
+            await desk.work_arrived(wait)
+    get_run_logger().info("no places job is queued or running; %d queries ended in this run", processed)
+    return processed
+
+
+async def _wait_for_sinks(desk: Desk, seconds: float) -> bool:
+    """Wait until every sink of places has delivered the changes so far. Returns whether there are jobs to work on
+    again. Raises `ServiceAway` if sinks are still behind after this time.
+
+    A paused sink is not waited for, because it delivers nothing until an operator resumes it; it is logged.
+    """
+    until, log = await desk.log_end(), get_run_logger()
+    end = asyncio.get_running_loop().time() + seconds
+    is_logged = False
+    while lagging := await desk.lagging(until):
+        paused, waited_for = (
+            [each for each in lagging if each.state == "paused"],
+            ", ".join(str(each) for each in lagging if each.state != "paused"),
+        )
+        if not is_logged:
+            if paused:
+                log.warning("not waiting for paused sinks: %s", ", ".join(map(str, paused)))
+            if waited_for:
+                log.info("waiting up to %.0f s until sinks have delivered: %s", seconds, waited_for)
+            is_logged = True
+        if not waited_for:
+            break
+        if asyncio.get_running_loop().time() >= end:
+            raise ServiceAway(
+                f"Every places job has ended, but sinks have not delivered all changes within {seconds:.0f} s:"
+                f" {waited_for}. The changes are kept: start process_job_batches again, or run `forager up`."
+            )
+        await asyncio.sleep(LOOK_AT_SINKS_EVERY)
+        if await desk.open_jobs():
+            return True
+    return bool(await desk.open_jobs())

@@ -20,7 +20,7 @@ async def enqueue_queries_task(params: Mapping[str, Any], key: str) -> dict[str,
     Repeated with the same key, it returns the job of the first time.
     """
     made = await current_desk().create(params, key)
-    get_run_logger().info("job %s has %s queries", made["job_id"], made.get("total"))
+    get_run_logger().info("job %s has %d queries", made["job_id"], made["total_queries"])
     return dict(made)
 
 
@@ -35,20 +35,26 @@ async def get_running_jobs_task() -> list[dict[str, Any]]:
 
 @task(retries=0, cache_policy=NO_CACHE, persist_result=False)
 async def dequeue_batch_task(job_id: str, batch_size: int) -> list[str]:
-    """Lease up to `batch_size` queries of a job. Returns their keys; none if another process works on them."""
+    """Begin a batch of up to `batch_size` queries of a job. Returns the keys of those that start first; none if another
+    process works on them.
+
+    No more start at once than the job's `concurrency` allows. `fetch_serper_place` takes the rest of the batch as soon
+    as others have ended.
+    """
     queries = list(await current_desk().lease(job_id, batch_size))
-    get_run_logger().info("leased %d queries of job %s", len(queries), job_id)
+    get_run_logger().info("leased %d queries of job %s, of a batch of at most %d", len(queries), job_id, batch_size)
     return queries
 
 
 @task(retries=0, cache_policy=NO_CACHE, persist_result=False)
 async def fetch_serper_place(queries: list[str]) -> dict[str, int]:
-    """Send the leased queries at the pace of the lane. Returns how many ended in which state.
+    """Send the queries of the batch at the pace of the lane, with as many in flight as the job's `concurrency` allows.
+    Returns how many ended in which state.
 
     A query that failed for a transient reason is `waiting`: the ledger will offer it again when its retry is due.
     """
     states = dict(await current_desk().attempt())
-    get_run_logger().info("%d queries were sent: %s", len(queries), states)
+    get_run_logger().info("%d queries ended, %d of them leased first: %s", sum(states.values()), len(queries), states)
     return states
 
 
