@@ -136,13 +136,29 @@ def test_an_alert_tells_what_happened_and_what_to_do(rule: dict[str, Any]) -> No
     assert rule["annotations"].keys() == {"summary", "action"}
     promql_parser.parse(rule["expr"])
     for command in re.findall(r"`forager ([a-z]+ [a-z]+)", rule["annotations"]["action"]):
-        assert f"## `forager {command}`" in (ROOT / "docs" / "cli.md").read_text()
+        assert f"## `forager {command}" in (ROOT / "docs" / "cli.md").read_text()
 
 
 def test_every_alert_is_seen_to_fire__PR_22() -> None:
     tests = yaml.safe_load((ROOT / "ops" / "alerts_test.yml").read_text())["tests"]
     expected = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case.get("exp_alerts")}
     assert expected == {rule["alert"] for rule in ALERTS}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "forager_product_quarantines_open",
+        "forager_watch_late_seconds",
+        "forager_market_late_seconds",
+        "forager_markets_stopped",
+        "forager_listings_stale_seconds",
+    ],
+)
+def test_parsers_markets_and_freshness_have_an_alert_and_a_panel__PR_24(metric: str) -> None:
+    assert any(metric in rule["expr"] for rule in ALERTS)
+    panels = [panel for path in DASHBOARDS for panel in json.loads(path.read_text())["panels"]]
+    assert any(metric in target["expr"] for panel in panels for target in panel.get("targets", ()))
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)

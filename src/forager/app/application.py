@@ -344,10 +344,13 @@ class App:
         """Return whether every sink has received the newest changes, and every webhook has been tried.
 
         A sink that is paused, full, failing or delivered by another process does not count: its position in the log is
-        stored.
+        stored. Features check first what they check when nothing is left to run (`Feature.at_rest`).
         """
         if self.worker.session is None:
             return False
+        for each in self.features.values():
+            if each.at_rest is not None:
+                await each.at_rest.load()(self)
         looked_at = [*self.deliveries.values()]
         for delivery in looked_at:
             await delivery.deliver_new()  # now, not at the next poll

@@ -90,6 +90,8 @@ class Feature:
     """`checks(settings) -> Iterable[Finding]`: what `forager doctor` reports about it."""
     loop: Ref | None = None
     """`loop(service) -> Awaitable[None]`: runs beside the worker, in every process with an engine, until cancelled."""
+    at_rest: Ref | None = None
+    """`at_rest(service) -> Awaitable[None]`: called before a one-shot command ends, while its engine still runs."""
     figures: Ref | None = None
     """`figures(service) -> Awaitable[Sequence[Figure]]`: gauges of its own for `/metrics`."""
     demo: Ref | None = None

@@ -12,11 +12,13 @@ from forager.kit.queries import read_rows
 from forager.pipelines.listings import dispatch
 from forager.pipelines.listings.dispatch import OpenScrape, dispatch_due, scrape_now
 from forager.pipelines.listings.prepare import prepare
+from forager.pipelines.listings.reports_markets import figures
 from forager.pipelines.listings.tables import MarketConfig
 from forager.sandbox.apify.config import RunRule
 from forager.sandbox.site import Outage
 from forager.sandbox.trouble import When
 from tests.contract.listings.conftest import OpenRentals
+from tests.support.listings import Rentals
 
 SMALL = {"homes": 3, "moving_share": 0.0, "twin_share": 0.0}
 
@@ -335,3 +337,27 @@ async def test_runs_that_the_account_has_no_room_for_are_started_later__LI_10(si
     await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
     await rentals.pass_time(seconds=900)
     assert {each["last_scrape_status"] for each in await rentals.get("/admin/markets")} == {"completed"}
+
+
+async def test_metrics_show_late_and_stopped_markets_and_stale_listings__LI_5(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("nyc", "newark")
+    assert (await _figures(rentals))["forager_market_late_seconds"] == 0, "one that was never scraped is not late"
+    await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+    await rentals.pass_time(seconds=600)
+    fresh = await _figures(rentals)
+    assert (fresh["forager_markets_enabled"], fresh["forager_markets_stopped"]) == (2, 0)
+    assert (fresh["forager_listings_active"], fresh["forager_listings_stale"]) == (6, 0)
+    await rentals.app.database.write("UPDATE market_configs SET consecutive_failures = 3 WHERE id = 'newark'")
+    await rentals.pass_time(hours=48)
+    late = await _figures(rentals)
+    assert late["forager_markets_stopped"] == 1
+    assert late["forager_market_late_seconds"] > 40 * 3600
+    hour_ago = round((await rentals.app.ledger.now() - timedelta(hours=1)).timestamp() * 1000)
+    await rentals.app.database.write("UPDATE listings SET verify_at = :at", {"at": hour_ago})
+    stale = await _figures(rentals)
+    assert (stale["forager_listings_stale"], round(stale["forager_listings_stale_seconds"])) == (6, 3_600)
+
+
+async def _figures(rentals: Rentals) -> dict[str, float]:
+    return {each.name: each.value for each in await figures(rentals.app)}

@@ -171,3 +171,21 @@ async def test_a_page_that_is_scheduled_for_later_waits_until_then__PR_1(shop_of
         await shop.ended(other)
     assert (await shop.get(f"/jobs/{job}"))["queued"] == 1
     assert shop.asked() == ["2"]
+
+
+@pytest.mark.one_store(False)
+async def test_every_crawl_is_kept_in_the_log_of_attempts_and_pruned_with_it__PR_5(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3, settings={"keep_attempts_days": 1.0})
+    urls = [shop.site.product_url(1), shop.site.product_url(2), shop.site.product_url(1) + "0"]
+    await shop.crawl(urls=urls)
+    job = await shop.crawl(urls=urls[:1])
+    (task,) = await shop.get(f"/jobs/{job['id']}/tasks")
+    (attempt,) = await shop.get(f"/tasks/{task['id']}/attempts")
+    assert (attempt["status"], attempt["attempt"], attempt["message"]) == ("completed", 1, None)
+    assert attempt["duration_ms"] >= 0
+    rows = await shop.app.database.fetch("SELECT status FROM attempts")
+    assert [row["status"] for row in rows] == ["completed"] * 4, "the page that is gone was crawled, too"
+    assert await shop.app.database.fetch("SELECT * FROM error_logs") == [], "a success is no error"
+    await shop.app.database.write("UPDATE attempts SET started_at = started_at - :two_days", {"two_days": 172_800_000})
+    assert (await shop.app.prune()).attempts == 4
+    assert await shop.app.database.fetch("SELECT status FROM attempts") == []

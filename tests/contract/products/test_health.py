@@ -170,6 +170,49 @@ async def test_a_parser_that_breaks_on_tuesday_loses_no_value_of_monday__PR_16(
 
 
 @pytest.mark.one_store(False)
+async def test_a_field_that_falls_on_a_shops_first_day_is_quarantined__PR_24(
+    shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = Broken(monkeypatch)
+    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    await crawl_all(shop)
+    assert await check_health(shop.app) == []
+    parser.is_broken = True
+    await crawl_all(shop)
+    (alert,) = await check_health(shop.app)
+    assert (alert.field, alert.rate, alert.mean, alert.pages) == ("price", 0.5, 1.0, PAGES)
+
+
+async def test_a_parser_that_breaks_on_a_shops_first_day_is_reported__PR_24(
+    shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(document: Document) -> Findings:
+        raise RuntimeError("a layout that it cannot read")
+
+    monkeypatch.setattr(base, "parser", replace(base.parser, read=read))
+    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    await crawl_all(shop)
+    (alert,) = await check_health(shop.app)
+    assert (alert.field, alert.rate, alert.pages) == ("*", 0.0, PAGES)
+
+
+async def test_a_one_shot_crawl_checks_before_it_ends__PR_24(
+    shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = Broken(monkeypatch)
+    shop, _ = await broken_shop(shop_of, parser)
+    parser.is_broken = True
+    urls = [shop.site.product_url(n) for n in range(1, PAGES + 1)]
+    async with shop.app.engine(schedules=False):
+        made = await shop.app.submit("products", {"urls": urls})
+        await shop.reached(lambda: shop.app.reports.job(made.job), lambda job: job.state == "completed")
+        await shop.reached(shop.app.has_delivered, bool)
+        assert [each["field"] for each in await shop.get("/admin/quarantines")] == ["price"]
+        (told,) = await shop.get("/records/parser_alert")
+    assert told["state"] == "open", "and the change log has it"
+
+
+@pytest.mark.one_store(False)
 async def test_counts_of_old_days_are_removed__PR_16(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=2)
     await shop.crawl(urls=[shop.site.product_url(1)])

@@ -23,5 +23,6 @@ feature = Feature(
     ),
     words=Ref("forager.pipelines.listings.cli_words:words"),
     checks=Ref("forager.pipelines.listings.checks:checks"),
+    figures=Ref("forager.pipelines.listings.reports_markets:figures"),
     demo=Ref("forager.cli.demos.listings:demo"),
 )

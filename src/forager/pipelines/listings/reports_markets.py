@@ -12,8 +12,10 @@ from pydantic import Field, ValidationError
 from forager.core.database import Database, Row
 from forager.core.errors import Conflict, NotFound
 from forager.core.invalid import field_errors
+from forager.kit.figures import Figure
 from forager.kit.queries import at, decoded, read_rows
 from forager.kit.reports import Report
+from forager.kit.service import Service
 from forager.pipelines.listings.dispatch import OpenScrape, open_scrapes
 from forager.pipelines.listings.tables import OPEN_CIRCUIT, MarketConfig, MarketScrape
 
@@ -29,6 +31,10 @@ FROM listings WHERE market_id = :market GROUP BY market_id
 """
 _BEHIND = """
 SELECT count(*) AS n, min(verify_at) AS oldest FROM listings WHERE market_id = :market AND verify_at <= :now
+"""
+_FRESH = """
+SELECT count(*) AS active, sum(CASE WHEN verify_at <= :now THEN 1 ELSE 0 END) AS waiting, min(verify_at) AS oldest
+FROM listings WHERE gone_at IS NULL
 """
 _COSTS = """
 SELECT sum(CASE WHEN started_at >= :day THEN coalesce(cost_usd, 0) ELSE 0 END) AS day,
@@ -98,6 +104,31 @@ class MarketDetail(MarketReport):
     cost_today_usd: Decimal
     cost_this_month_usd: Decimal
     scrapes: list[ScrapeReport] = Field(description="The last ten, newest first.")
+
+
+async def figures(service: Service) -> list[Figure]:
+    """Return what `/metrics` shows about markets and the freshness of their listings.
+
+    A market that was never scraped is not late: it may wait for its first start by an operator.
+    """
+    now = await service.ledger.now()
+    running = await open_scrapes(service.database)
+    markets = [each for each in await valid_markets(service.database) if each.is_enabled]
+    late = [(now - each.due_at).total_seconds() for each in markets if each.due_at and each.id not in running]
+    (fresh,) = await service.database.fetch(_FRESH, {"now": _ms(now)})
+    behind = max(0.0, now.timestamp() - fresh["oldest"] / 1000) if fresh["oldest"] is not None else 0.0
+    return [
+        Figure("forager_markets_enabled", "Markets that are scraped.", len(markets)),
+        Figure(
+            "forager_markets_stopped",
+            "Enabled markets that are skipped until the daily reset, after 3 failures in a row.",
+            sum(each.circuit_open for each in markets),
+        ),
+        Figure("forager_market_late_seconds", "Age of the most overdue scrape of a market.", max([0.0, *late])),
+        Figure("forager_listings_active", "Listings that are on the market.", fresh["active"]),
+        Figure("forager_listings_stale", "Active listings that are due for verification.", fresh["waiting"] or 0),
+        Figure("forager_listings_stale_seconds", "Age of the oldest verification that is due.", behind),
+    ]
 
 
 async def valid_markets(db: Database) -> list[MarketConfig]:

@@ -26,6 +26,7 @@ feature = Feature(
     indexed=Ref("forager.pipelines.products.indexed:indexed"),
     words=Ref("forager.pipelines.products.cli_words:words"),
     loop=Ref("forager.pipelines.products.loop:upkeep"),
+    at_rest=Ref("forager.pipelines.products.reports_health:check_at_rest"),
     figures=Ref("forager.pipelines.products.reports_health:figures"),
     demo=Ref("forager.cli.demos.products:demo"),
 )

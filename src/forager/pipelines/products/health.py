@@ -3,6 +3,10 @@
 Every crawl counts its page in the transaction that settles it, so the counts are exact, also after kill -9. They are
 kept per domain, parser version and day. A share that falls far below its mean of the last days means that the site has
 changed or the parser is broken: the field is then quarantined (see `reports_health`).
+
+On a shop's first day there is no mean. Its products are then compared with themselves: a field that an earlier visit
+showed and the last one did not is marked on the product (`unseen`), and a page that showed a product and shows none any
+more keeps its `product_url`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -133,6 +137,19 @@ def falls(today: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Fall]
     yield from _fall(EVERYTHING, today["products"], today["pages"], before["products"], before["pages"])
     for name in FIELDS:
         yield from _fall(name, today[name], today["products"], before[name], before["products"])
+
+
+def falls_of_visits(counts: Mapping[str, int], unseen: Mapping[str, int], read: int, known: int) -> Iterator[Fall]:
+    """Yield what the last visits found less often than the visits before them, for a shop without earlier days.
+
+    `counts` has the products (`products`) and those with a value by field, `unseen` those whose last visit did not show
+    the field. `known` pages showed a product before, or could not be parsed; `read` of them showed one at the last
+    visit.
+    """
+    yield from _fall(EVERYTHING, read, known, known, known)
+    products = counts["products"]
+    for name in FIELDS:
+        yield from _fall(name, counts[name] - unseen.get(name, 0), products, counts[name], products)
 
 
 def _fall(name: str, filled: int, of: int, filled_before: int, of_before: int) -> Iterator[Fall]:

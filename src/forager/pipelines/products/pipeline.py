@@ -63,14 +63,21 @@ def build(
         plan=plan,
         steps=(
             step(
-                Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True, on_end=crawl_ended
+                Crawl,
+                crawler.crawl,
+                price=PAGE,
+                timeout=timeout + 30.0,
+                retry=retry,
+                one_open=True,
+                attempts=True,
+                on_end=crawl_ended,
             ),
             step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
             step(Pictures, downloads.plan),
             step(FetchPicture, downloads.fetch, timeout=timeout + 30.0, retry=retry),
             step(Alert, crawler.alert),
             # A sitemap costs nothing, but is read only while the job may still fetch a page.
-            step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry),
+            step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry, attempts=True),
         ),
         records=(Page, Product, Picture, ParserAlert),
         tables=(ParserHealth, Quarantine, Audit, SqlRequest),

@@ -1,7 +1,8 @@
 """Parser health as it is stored: what has fallen, which fields are quarantined, and an operator's decisions."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from forager.kit.figures import Figure
 from forager.kit.queries import Database, Row, change_row, insert_row, one_row, read_rows
 from forager.kit.reports import Report
 from forager.kit.service import Service
-from forager.pipelines.products.health import DAYS, LEAST_PAGES, Fall, Quarantine, falls
+from forager.pipelines.products.health import DAYS, LEAST_PAGES, Fall, Quarantine, falls, falls_of_visits
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.quarantine import reader_of
 from forager.pipelines.products.tasks import Alert
@@ -30,6 +31,14 @@ AT_ONCE = 2_000
 """Products that are marked in one statement, so that no other writer waits long."""
 STANDING = NewJob(NAME, {"upkeep": True}, idempotency_key=" products/upkeep", standing=True)
 """The job of alerts. A key that a user sends cannot begin with a space."""
+_KNOWN = ", ".join(f"count({name}) AS {name}" for name in FIELDS)
+_VISITED = """
+SELECT count(*) AS known, sum(CASE WHEN outcome IN ('product', 'unchanged') THEN 1 ELSE 0 END) AS read
+FROM pages
+WHERE domain = :domain AND (product_url IS NOT NULL OR outcome = 'unparsed') AND outcome NOT IN ('gone', 'missing')
+"""
+ALERT_SECONDS = 5.0
+"""How long a command that ends waits until new alerts are written."""
 _SUMS = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("pages", "products", *FIELDS))
 
 
@@ -107,6 +116,22 @@ async def check_health(service: Service) -> list[Quarantine]:
     return fallen
 
 
+async def check_at_rest(service: Service) -> None:
+    """Check the health of parsers before a one-shot command ends, and wait until new alerts are in the change log."""
+    if not await check_health(service):
+        return
+    end = service.clock.monotonic() + ALERT_SECONDS
+    while service.clock.monotonic() < end:
+        (left,) = await service.database.fetch(
+            "SELECT coalesce(sum(j.queued + j.running), 0) AS n FROM jobs j JOIN idempotency i ON i.job_id = j.id"
+            " WHERE i.key = :key",
+            {"key": STANDING.idempotency_key},
+        )
+        if not left["n"]:
+            return
+        await service.clock.sleep(0.05)
+
+
 async def decide(service: Service, name: str, state: Literal["accepted", "rejected"]) -> QuarantineReport:
     """Decide about a quarantine by its name, `domain/parser/version/field`.
 
@@ -162,8 +187,24 @@ async def _fallen(service: Service, row: Row, now: datetime) -> list[Quarantine]
         " AND NOT (day = :day AND parser = :parser AND parser_version = :parser_version)",
         {**key, "day": row["day"], "first": (day - timedelta(days=DAYS)).isoformat()},
     )
-    new = [_quarantine(key, fall, now) for fall in falls(row, {name: int(value) for name, value in before.items()})]
-    return [each for each in new if await _opened(service, each)]
+    sums = {name: int(value) for name, value in before.items()}
+    fallen = list(falls(row, sums)) if sums["pages"] >= LEAST_PAGES else await _fallen_visits(service.database, key)
+    return [each for fall in fallen if await _opened(service, each := _quarantine(key, fall, now))]
+
+
+async def _fallen_visits(db: Database, key: Mapping[str, Any]) -> list[Fall]:
+    """Compare the last visits of a shop's pages with the visits before them."""
+    where = "domain = :domain AND parser = :parser AND parser_version = :parser_version AND gone_at IS NULL"
+    (counts,) = await db.fetch(f"SELECT count(*) AS products, {_KNOWN} FROM items WHERE {where}", key)
+    rows = await db.fetch(f"SELECT unseen FROM items WHERE {where} AND unseen IS NOT NULL", key)
+    unseen = Counter(name for row in rows for name in _json(row["unseen"]))
+    (pages,) = await db.fetch(_VISITED, {"domain": key["domain"]})
+    return list(falls_of_visits(counts, unseen, int(pages["read"] or 0), int(pages["known"])))
+
+
+def _json(value: Any) -> Mapping[str, Any]:
+    parsed: Mapping[str, Any] = json.loads(value) if isinstance(value, str | bytes) else value or {}
+    return parsed
 
 
 async def _opened(service: Service, quarantine: Quarantine) -> bool:
