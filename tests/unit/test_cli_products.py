@@ -93,3 +93,31 @@ def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forag
         assert flag in forager("products", "domains", "set", "shop.example", flag, value).err
     again = forager("products", "domains", "set", "shop.example", "--delay", "none", "--at-once", "none", "--active")
     assert "delay 1 s, 5 at once." in again.err, again.all
+
+
+def test_a_sitemap_that_was_never_read_has_an_unknown_number_of_pages__PR_1(forager: Forager) -> None:
+    planned = forager("crawl", "https://shop.example/", "--sitemap", "--plan")
+    assert "unknown until the sitemap is read. Nothing was fetched." in planned.err
+    assert "unknown" in planned.out
+    bounded = forager("crawl", "https://shop.example/", "--sitemap", "--max-pages", "100", "--plan")
+    assert "unknown until the sitemap is read, at most 100 (--max-pages)." in bounded.err
+    data = forager("crawl", "https://shop.example/", "--sitemap", "--max-pages", "100", "--plan", "--json").data
+    assert (data["pages"], data["seconds"], data["at_most"], data["more"]) == (None, None, 100, True)
+
+
+def test_a_product_that_does_not_exist_and_an_unknown_order_are_named__PR_18(forager: Forager) -> None:
+    missing = forager("products", "show", "7")
+    assert (missing.code, "There is no product 7" in missing.err) == (4, True), missing.err
+    refused = forager("products", "list", "--sort", "colour")
+    assert (refused.code, "--sort" in refused.err) == (2, True), refused.err
+    assert "No products match" in forager("products", "list", "--sort", "-price").err
+
+
+def test_comparing_parsers_refuses_what_it_cannot_do_and_names_the_option__PR_24(forager: Forager) -> None:
+    assert "--domain" in forager("reparse").err
+    both = forager("reparse", "--parser", "new", "--apply")
+    assert (both.code, "--apply" in both.err) == (2, True), both.err
+    unknown = forager("reparse", "--parser", "nosuch", "--against", "current", "--sample", "500")
+    assert (unknown.code, "--parser" in unknown.err, "base/" in unknown.err) == (2, True, True), unknown.err
+    none = forager("reparse", "--parser", "new", "--shadow")
+    assert "FORAGER_PRODUCT_PARSER_CANDIDATES" in none.err

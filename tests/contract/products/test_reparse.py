@@ -1,6 +1,7 @@
 """Stored pages are parsed again without the network: first what would change is shown, then it is written."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,22 @@ from forager.extract.products.parsers import base
 from tests.support.shop import OpenShop
 
 REPARSE = "/api/v1/products/reparse"
+COMPARE = "/api/v1/products/parsers/compare"
+PAGES = 60
+CANDIDATE = """
+from dataclasses import replace
+
+from forager.extract.products.parsers import base
+
+
+def read(document):
+    found = base.read(document)
+    {change}
+    return found
+
+
+parser = replace(base.parser, version=99, read=read)
+"""
 
 
 async def test_what_another_parse_would_change_is_shown_by_field_and_then_written__PR_16(
@@ -72,3 +89,67 @@ async def test_a_sample_is_compared_and_pages_that_are_lost_are_counted__PR_16(s
     some = (await shop.client.post(REPARSE, json={"domain": f"127.0.0.1:{shop.site.port}", "sample": 3})).json()["data"]
     assert (some["pages"], some["more"]) == (3, True)
     assert (await shop.client.post(REPARSE, json={"domain": "nowhere.example"})).status_code == 404
+
+
+async def test_two_parsers_are_compared_by_field_and_the_winner_is_decided_by_rule__PR_24(
+    shop_of: OpenShop, tmp_path: Path
+) -> None:
+    candidate = tmp_path / "worse.py"
+    candidate.write_text(CANDIDATE.format(change="found.values.pop('sku', None)"))
+    shop = await shop_of(pages=PAGES, settings={"product_parser_candidates": (str(candidate),)})
+    await shop.crawl(urls=[shop.site.product_url(n) for n in range(1, PAGES + 1)])
+    fetched = shop.site.log.total
+    before = await shop.product(1)
+    told = (await shop.client.post(COMPARE, json={"sample": 500})).json()["data"]
+    assert (told["source"], told["pages"], told["broken"], told["missing_pages"]) == ("stored", PAGES, 0, 0)
+    assert told["parsers"] == ["base/99"]
+    assert told["against"] == [f"base/{base.parser.version}"]
+    fields = {each["field"]: each for each in told["fields"]}
+    assert (fields["sku"]["missing"], fields["sku"]["agreement"], fields["sku"]["verdict"]) == (PAGES, 0.0, "worse")
+    assert (fields["price"]["agree"], fields["price"]["agreement"], fields["price"]["verdict"]) == (PAGES, 1.0, "same")
+    assert len(fields["sku"]["examples"]) == 3
+    assert told["winner"] == "current"
+    assert told["reasons"] == [f"worse: sku (-{PAGES} of {PAGES} pages)"]
+    swapped = await shop.client.post(COMPARE, json={"parser": "current", "against": "new"})
+    assert swapped.json()["data"]["winner"] == "candidate"
+    assert shop.site.log.total == fetched, "nothing was fetched"
+    assert await shop.product(1) == before, "and nothing was written"
+    refused = await shop.client.post(COMPARE, json={"parser": "nosuch"})
+    assert refused.status_code == 422
+    assert refused.json()["meta"]["fields"][0]["field"] == "parser"
+
+
+async def test_a_candidate_runs_in_the_shadow_of_production_and_changes_nothing__PR_24(
+    shop_of: OpenShop, tmp_path: Path
+) -> None:
+    candidate = tmp_path / "other.py"
+    change = "found.values['brand'] = replace(found.values['brand'], value='Other', confidence=0.99)"
+    candidate.write_text(CANDIDATE.format(change=change))
+    shop = await shop_of(pages=PAGES, settings={"product_parser_candidates": (str(candidate),)})
+    await shop.crawl(urls=[shop.site.product_url(n) for n in range(1, PAGES + 1)])
+    product = await shop.product(1)
+    assert (product["brand"], product["parser_version"]) == (shop.site.product(1).brand, base.parser.version)
+    told = (await shop.client.post(COMPARE, json={"shadow": True})).json()["data"]
+    assert (told["source"], told["pages"], told["parsers"]) == ("shadow", PAGES, ["base/99"])
+    fields = {each["field"]: each for each in told["fields"]}
+    assert (fields["brand"]["stronger"], fields["brand"]["verdict"]) == (PAGES, "better")
+    assert (told["winner"], told["reasons"]) == ("candidate", [f"better: brand (+{PAGES} of {PAGES} pages)"])
+
+
+async def test_a_candidate_that_raises_errors_costs_the_page_nothing__PR_24(shop_of: OpenShop, tmp_path: Path) -> None:
+    candidate = tmp_path / "broken.py"
+    candidate.write_text(CANDIDATE.format(change="raise RuntimeError('broken')"))
+    shop = await shop_of(pages=PAGES, settings={"product_parser_candidates": (str(candidate),)})
+    job = await shop.crawl(urls=[shop.site.product_url(n) for n in range(1, PAGES + 1)])
+    assert (job["completed"], job["failed"]) == (PAGES, 0)
+    told = (await shop.client.post(COMPARE, json={"shadow": True})).json()["data"]
+    assert (told["broken"], told["winner"]) == (PAGES, "current")
+
+
+async def test_without_a_candidate_the_error_names_how_to_add_one__PR_24(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=1, settings={"product_shadow_share": 0.0})
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    for body in ({}, {"shadow": True}):
+        answered = await shop.client.post(COMPARE, json=body)
+        assert answered.status_code == 404
+        assert "FORAGER_PRODUCT_PARSER_CANDIDATES" in answered.json()["error"]

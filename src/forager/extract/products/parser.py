@@ -13,6 +13,8 @@ from forager.extract.products.findings import Findings
 
 ENTRY_POINTS = "forager.product_parsers"
 BASE = "base"
+CURRENT, NEW = "current", "new"
+"""Names for the parser in force and for the candidate of a page, whatever they are called."""
 MOST_HOSTS = 4_096
 """Hosts whose parser is kept in memory."""
 
@@ -29,6 +31,14 @@ class Parser:
     domains: tuple[str, ...] = ()
     """The sites it is for: `example.com` also stands for `www.example.com`. A name that ends with `.*` stands for all
     top-level domains: `amazon.*`."""
+    candidate: bool = False
+    """Whether it is only tried beside the parser in force, on stored pages or in a shadow run. Its values are never
+    stored."""
+
+    @property
+    def label(self) -> str:
+        """Name and version, such as `harbour/2`."""
+        return f"{self.name}/{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +49,18 @@ class Parsers:
     """By name."""
     chosen: Mapping[str, str] = field(default_factory=dict)
     """By domain: the name of the parser that an operator has chosen for it."""
+    candidates: tuple[Parser, ...] = ()
+    """Parsers that are tried beside those in force."""
     _by_host: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Names of the parsers that `for_url` has found: a crawl asks for every page."""
 
     @classmethod
     def of(cls, parsers: Sequence[Parser], chosen: Mapping[str, str] | None = None) -> "Parsers":
         """Raises `ValueError` if a chosen name is not among the parsers."""
-        known = {parser.name: parser for parser in parsers}
+        known = {parser.name: parser for parser in parsers if not parser.candidate}
         if unknown := sorted(set((chosen or {}).values()) - known.keys()):
             raise ValueError(f"There is no product parser {unknown[0]!r}. There are: {', '.join(sorted(known))}.")
-        return cls(known, dict(chosen or {}))
+        return cls(known, dict(chosen or {}), tuple(parser for parser in parsers if parser.candidate))
 
     def for_url(self, url: str) -> Parser:
         """The parser of a page: the operator's choice, the nearest domain's own, or else `base`."""
@@ -59,6 +71,33 @@ class Parsers:
                 self._by_host.clear()
             found = self._by_host[host] = self._name_for(host)
         return self.known[found]
+
+    def candidate_for(self, url: str) -> Parser | None:
+        """The newest candidate for a page: of the name of the parser in force, or for a domain of the page."""
+        if not self.candidates:
+            return None
+        name, domains = self.for_url(url).name, tuple(domains_of(host_of(url)))
+        fitting = [
+            each
+            for each in self.candidates
+            if each.name == name or any(_stands_for(pattern, domain) for pattern in each.domains for domain in domains)
+        ]
+        return max(fitting, key=lambda each: each.version, default=None)
+
+    def named(self, name: str, url: str) -> Parser | None:
+        """The parser for a page by what a person calls it: `current` (in force), `new` (the candidate), `harbour` or
+        `harbour/2`. None if there is none for this page."""
+        if name == CURRENT:
+            return self.for_url(url)
+        if name == NEW:
+            return self.candidate_for(url)
+        return next(
+            (each for each in (*self.candidates, *self.known.values()) if name in (each.label, each.name)), None
+        )
+
+    def labels(self) -> list[str]:
+        """The labels of all parsers, candidates last."""
+        return [each.label for each in (*self.known.values(), *self.candidates)]
 
     def _name_for(self, host: str) -> str:
         for domain in domains_of(host):

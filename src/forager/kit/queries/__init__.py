@@ -9,7 +9,7 @@ from forager.kit.queries.aliases import stored_key
 from forager.kit.queries.change_log import last_change
 from forager.kit.queries.columns import Column, Encoder, Kind, bare_type, columns_of
 from forager.kit.queries.jobs import JOB_NAME, JOB_NAMES, job_number, no_job
-from forager.kit.queries.page import MOST, Page, Walk, walk
+from forager.kit.queries.page import MOST, Page, Walk, checked_limit, decode_cursor, encode_cursor, walk
 from forager.kit.queries.tables import (
     RowWrite,
     change_row,
@@ -37,8 +37,11 @@ __all__ = [
     "at",
     "bare_type",
     "change_row",
+    "checked_limit",
     "columns_of",
+    "decode_cursor",
     "decoded",
+    "encode_cursor",
     "folded",
     "insert_row",
     "job_number",

@@ -100,7 +100,7 @@ def _add_catalogue(router: Router, service: Service) -> None:
         responses={200: example([PRODUCT], next_cursor=None), **failures()},
     )
     async def find_products(request: Request, asked: Annotated[ProductsQuery, Query()]) -> Response:
-        """Newest first. A page may be short, even empty, and still have a next one."""
+        """Newest first, or as `sort` has it. A page may be short, even empty, and still have a next one."""
         products = await reports.find_products(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
         return page(request, products.items, products.next_cursor)
 

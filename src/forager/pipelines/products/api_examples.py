@@ -158,6 +158,34 @@ REPARSE = {
     ],
     "job_id": None,
 }
+COMPARISON = {
+    "source": "stored",
+    "domain": "harbour.example",
+    "parsers": ["harbour/2"],
+    "against": ["harbour/1"],
+    "pages": 500,
+    "unreadable": 0,
+    "broken": 0,
+    "broken_before": 0,
+    "added_pages": 3,
+    "missing_pages": 0,
+    "fields": [
+        {
+            "field": "brand",
+            "agree": 310,
+            "stronger": 2,
+            "weaker": 0,
+            "even": 0,
+            "added": 140,
+            "missing": 0,
+            "agreement": 0.6858,
+            "verdict": "better",
+            "examples": ["https://harbour.example/p/7: nothing → Harbour Works (json-ld, 0.95)"],
+        }
+    ],
+    "winner": "candidate",
+    "reasons": ["better: brand (+142 of 500 pages)"],
+}
 AUDIT = {
     "week": "2026-W11",
     "started_at": "2026-03-09T00:00:05Z",

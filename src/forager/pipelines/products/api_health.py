@@ -13,12 +13,12 @@ from forager.kit.http.openapi import example, failures
 from forager.kit.service import Service
 from forager.pipelines.products import reports_audit, reports_health
 from forager.pipelines.products import reports_reparse as reparse
-from forager.pipelines.products.api_examples import AUDIT, HEALTH, QUARANTINE, REPARSE
+from forager.pipelines.products.api_examples import AUDIT, COMPARISON, HEALTH, QUARANTINE, REPARSE
 from forager.pipelines.products.reports_audit import AuditReport
 from forager.pipelines.products.reports_health import ParserHealth, QuarantineReport
-from forager.pipelines.products.reports_reparse import ReparseReport
+from forager.pipelines.products.reports_reparse import ParserComparison, ReparseReport
 from forager.pipelines.products.settings import ProductsSettings
-from forager.pipelines.products.wiring import parsers
+from forager.pipelines.products.wiring import parsers_of
 
 Name = Annotated[
     str, Query(description="As the list shows it: `domain/parser/version/field`.", min_length=1, max_length=500)
@@ -47,6 +47,27 @@ class ReparseBody(BaseModel):
     apply: bool = Field(default=False, description="Write it: queue another parse of every stored page.")
 
 
+class CompareBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"parser": "new", "sample": 500}]})
+
+    parser: str = Field(
+        default="new",
+        min_length=1,
+        max_length=100,
+        description="The parser to try: `new` (the candidate), a name, or `name/version`.",
+    )
+    against: str = Field(
+        default="current",
+        min_length=1,
+        max_length=100,
+        description="The parser to compare it with: `current` (in force), a name, or `name/version`.",
+    )
+    domain: str | None = Field(default=None, min_length=1, max_length=253, description="Only pages of this shop.")
+    sample: int = Field(default=500, ge=1, le=20_000, description="Maximum stored pages, the newest ones.")
+    shadow: bool = Field(default=False, description="Report the shadow run in production instead of stored pages.")
+    days: int = Field(default=7, ge=1, le=90, description="With `shadow`: the newest days.")
+
+
 def add_health(router: APIRouter, service: Service) -> None:
     """Add the routes."""
     _add_quarantines(router, service)
@@ -73,9 +94,29 @@ def add_health(router: APIRouter, service: Service) -> None:
         """Without `apply`: what would change, by field, with examples. Fetches nothing either way."""
         if body.apply:
             return answer(request, await reparse.apply(service, body.domain, version=body.parser_version))
-        known = parsers(service.settings.of(ProductsSettings).product_parsers)
+        known = parsers_of(service.settings.of(ProductsSettings))
         compared = await reparse.compare(service, known, body.domain, version=body.parser_version, sample=body.sample)
         return answer(request, compared)
+
+    @router.post(
+        "/products/parsers/compare",
+        summary="Compare two parsers",
+        response_model=Envelope[ParserComparison],
+        responses={200: example(COMPARISON), **failures(404, body=True)},
+    )
+    async def compare_parsers(request: Request, body: CompareBody) -> Response:
+        """Reads stored pages with both, or reports the shadow run of a candidate in production: agreement by field,
+        whose evidence is stronger, and the winner by rule. Fetches and writes nothing."""
+        known = parsers_of(service.settings.of(ProductsSettings))
+        if body.shadow:
+            told = await reparse.shadow_report(
+                service, known, body.parser, body.against, domain=body.domain, days=body.days
+            )
+        else:
+            told = await reparse.try_parser(
+                service, known, body.parser, body.against, domain=body.domain, sample=body.sample
+            )
+        return answer(request, told)
 
 
 def _add_audits(router: APIRouter, service: Service) -> None:

@@ -21,6 +21,8 @@ from forager.pipelines.products.cli_words import words
 
 command = typer.Typer(help="Crawl a shop's pages; the same command tomorrow crawls again.")
 JOBS = "/admin/crawl-jobs"
+PICTURES = "pictures"
+"""The watch that downloads pictures while `forager up` runs."""
 
 
 @command.command()
@@ -92,12 +94,42 @@ def crawl(
     async def work(at: Reached) -> None:
         if plan:
             _show_plan(await at.api.post(PLAN, {"pipeline": "products", "params": job}), as_json=as_json)
-        elif is_one_page and (at.engine is not None or watch):
-            await _one_page(at, job, urls[0], quiet=as_json)
         else:
-            await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
+            before = await _open_quarantines(at)
+            try:
+                if is_one_page and (at.engine is not None or watch):
+                    await _one_page(at, job, urls[0], quiet=as_json)
+                else:
+                    await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
+            finally:
+                if at.engine is not None and not as_json:
+                    await _show_what_is_left(at, before)
 
     with_api(context, work, fields=named, store="optional" if plan else "created")
+
+
+async def _open_quarantines(at: Reached) -> set[str]:
+    rows = [] if at.engine is None else await at.api.get("/admin/quarantines", state="open")
+    return {f"{row['domain']}/{row['parser']}/{row['parser_version']}/{row['field']}" for row in rows}
+
+
+async def _show_what_is_left(at: Reached, before: set[str]) -> None:
+    """Print which fields this crawl has quarantined, and how many products wait for their pictures."""
+    if new := sorted(await _open_quarantines(at) - before):
+        render.notes().print(
+            f"The parser finds much less than before: {', '.join(new)}. New values are held back;"
+            " see `forager products quarantine list`.",
+            markup=False,
+            soft_wrap=True,
+        )
+    watches = {each["name"]: each for each in await at.api.get("/watches")}
+    waiting = watches.get(PICTURES, {}).get("due", 0)
+    if waiting:
+        render.notes().print(
+            f"Pictures of {render.some(waiting, 'product')} are not downloaded yet: `forager up` downloads them.",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 async def _long_list(
@@ -106,7 +138,12 @@ async def _long_list(
     if plan:
         _show_plan(await plan_list(at, pages, options, as_json=as_json), as_json=as_json)
     else:
-        await crawl_list(at, pages, options, watch=watch, as_json=as_json)
+        before = await _open_quarantines(at)
+        try:
+            await crawl_list(at, pages, options, watch=watch, as_json=as_json)
+        finally:
+            if at.engine is not None and not as_json:
+                await _show_what_is_left(at, before)
 
 
 def _show_plan(planned: Any, *, as_json: bool) -> None:
@@ -115,11 +152,20 @@ def _show_plan(planned: Any, *, as_json: bool) -> None:
         return
     rows = render.table("shop", "pages", "seconds per page", "time", right=("pages", "seconds per page", "time"))
     for shop in planned["shops"]:
-        pace = f"{shop['seconds_per_page']:g}"
-        rows.add_row(render.plain(shop["domain"]), render.count(shop["pages"]), pace, f"{shop['seconds']:,.0f} s")
+        pages = "unknown" if shop["pages"] is None else render.count(shop["pages"])
+        time = "unknown" if shop["seconds"] is None else f"{shop['seconds']:,.0f} s"
+        rows.add_row(render.plain(shop["domain"]), pages, f"{shop['seconds_per_page']:g}", time)
     render.out().print(rows)
-    more = "; a sitemap or links may bring more" if planned["more"] else ""
-    render.notes().print(f"{render.some(planned['pages'], 'page')}{more}. Nothing was fetched.", markup=False)
+    render.notes().print(f"{_pages_of(planned)}. Nothing was fetched.", markup=False, soft_wrap=True)
+
+
+def _pages_of(planned: Any) -> str:
+    """`40 pages known so far; a sitemap or links may bring more`, as far as the plan has a number."""
+    most = "" if planned["at_most"] is None else f", at most {render.count(planned['at_most'])} (--max-pages)"
+    if planned["pages"] is None:
+        return f"The number of pages is unknown until the sitemap is read{most}"
+    more = f" known so far; a sitemap or links may bring more{most}" if planned["more"] else ""
+    return f"{render.some(planned['pages'], 'page')}{more}"
 
 
 async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from forager.core.errors import FieldError, Rejected
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import see_through
@@ -110,14 +111,57 @@ def reject(context: typer.Context, name: QuarantineName, as_json: Json = False) 
 @reparse_command.command()
 def reparse(
     context: typer.Context,
-    domain: Annotated[str, typer.Option(help="The shop, such as shop.example.")],
+    domain: Annotated[
+        str | None, typer.Option(help="The shop, such as shop.example (with --parser: default all shops).")
+    ] = None,
     parser_version: Annotated[int | None, typer.Option(help="Only products that this version has read.")] = None,
-    sample: Annotated[int, typer.Option(help="Maximum pages to compare, the newest first.")] = 1_000,
+    parser: Annotated[
+        str | None, typer.Option(help="Compare this parser: new (the candidate), NAME or NAME/VERSION.")
+    ] = None,
+    against: Annotated[
+        str, typer.Option(help="With --parser: compare with current (in force), NAME or NAME/VERSION.")
+    ] = "current",
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Report the candidate's shadow run on the pages crawled in production.")
+    ] = False,
+    days: Annotated[int, typer.Option(help="With --shadow: the newest days.")] = 7,
+    sample: Annotated[
+        int | None, typer.Option(help="Maximum pages, the newest first (1000; with --parser 500).")
+    ] = None,
     write: Annotated[bool, typer.Option("--apply", help="Write what is found; without it only compare.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Parse a shop's stored pages again; show by field what stays, changes, is lost and is found."""
-    body: dict[str, Any] = {"domain": domain, "sample": sample, "apply": write}
+    """Parse a shop's stored pages again; show by field what stays, changes, is lost and is found.
+
+    With --parser, two parsers read the same pages: agreement by field, whose evidence is stronger, and the winner.
+    """
+    if parser is not None or shadow:
+        if write or parser_version is not None:
+            raise Rejected(
+                "--parser and --shadow only compare: --apply and --parser-version go with --domain alone.",
+                fields=[FieldError("--apply" if write else "--parser-version", "cannot be combined with --parser")],
+            )
+        _compare_parsers(
+            context,
+            {
+                "parser": parser or "new",
+                "against": against,
+                "shadow": shadow,
+                "days": days,
+                **({"domain": domain} if domain else {}),
+                **({"sample": sample} if sample is not None else {}),
+            },
+            as_json=as_json,
+        )
+        return
+    if domain is None:
+        raise Rejected(
+            "Name the shop with --domain, or two parsers with --parser and --against.",
+            fields=[FieldError("--domain", "is missing")],
+        )
+    body: dict[str, Any] = {"domain": domain, "apply": write}
+    if sample is not None:
+        body["sample"] = sample
     if parser_version is not None:
         body["parser_version"] = parser_version
 
@@ -134,6 +178,34 @@ def reparse(
         render.notes().print(f"{render.some(told['pages'], 'stored page')}, job {told['job_id']}", markup=False)
     else:
         _show(told)
+
+
+def _compare_parsers(context: typer.Context, body: dict[str, Any], *, as_json: bool) -> None:
+    told = with_api(context, lambda at: at.api.post("/products/parsers/compare", body))
+    if as_json:
+        render.show_json(told)
+        return
+    columns = ("agree", "stronger", "weaker", "even", "added", "missing")
+    table = render.table("field", "agreement", *columns, "verdict", right=("agreement", *columns))
+    for row in told["fields"]:
+        share = "-" if row["agreement"] is None else f"{row['agreement']:.1%}"
+        table.add_row(row["field"], share, *(render.count(row[name]) for name in columns), row["verdict"])
+    console = render.out()
+    console.print(table)
+    for row in told["fields"]:
+        for each in row["examples"]:
+            console.print(f"{row['field']}  {each}", markup=False, highlight=False)
+    tried, other = ", ".join(told["parsers"]), ", ".join(told["against"])
+    winner = {"candidate": tried, "current": other}.get(told["winner"], f"none; {other} stays")
+    notes = [f"{tried} against {other} on {render.some(told['pages'], 'page')} ({told['source']})."]
+    if told["broken"] or told["broken_before"]:
+        notes.append(f"Errors: {told['broken']} and {told['broken_before']} pages.")
+    if told["added_pages"] or told["missing_pages"]:
+        notes.append(
+            f"Products: {told['added_pages']} pages only in the first, {told['missing_pages']} only in the second."
+        )
+    notes.append(f"Winner: {winner} ({'; '.join(told['reasons'])}). Nothing was written.")
+    render.notes().print(" ".join(notes), markup=False, soft_wrap=True)
 
 
 def _show(told: Any) -> None:

@@ -168,6 +168,7 @@ async def plan_list(at: Reached, file: UrlFile, options: Mapping[str, Any], *, a
     return {
         "pages": total if most is None else min(total, most),
         "more": more,
+        "at_most": most,
         "seconds": max((shop["seconds"] for shop in shops.values()), default=0.0),
         "shops": [shops[domain] for domain in sorted(shops)],
     }

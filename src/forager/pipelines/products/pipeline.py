@@ -13,6 +13,7 @@ from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.audit import Audit
 from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
 from forager.pipelines.products.job import CrawlJob, SqlRequest, is_site
+from forager.pipelines.products.parser_trial import ParserTrial
 from forager.pipelines.products.parts import PARTS, USUAL, limits, plan_pages
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
@@ -53,9 +54,11 @@ def build(
     retry: Retry = RETRY,
     lane: Lane = EVERY_SHOP,
     downloads: Downloads | None = None,
+    shadow: float = 1.0,
 ) -> Pipeline:
-    """The pipeline with these parsers, and this lane for shops without rules of their own."""
-    crawler = Crawler(parsers, timeout)
+    """The pipeline with these parsers, and this lane for shops without rules of their own. `shadow`: the share of pages
+    on which candidate parsers run as well."""
+    crawler = Crawler(parsers, timeout, shadow)
     downloads = downloads or Downloads()
     return Pipeline(
         name=NAME,
@@ -80,7 +83,7 @@ def build(
             step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry, attempts=True),
         ),
         records=(Page, Product, Picture, ParserAlert),
-        tables=(ParserHealth, Quarantine, Audit, SqlRequest),
+        tables=(ParserHealth, ParserTrial, Quarantine, Audit, SqlRequest),
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,

@@ -3,15 +3,28 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import one_spelling
 from forager.extract.availability import Availability
 from forager.extract.canonical import canonical_url, url_hash
-from forager.kit.queries import Database, Page, Row, Walk, at, loads, no_job, walk
+from forager.kit.queries import (
+    Database,
+    Page,
+    Row,
+    Walk,
+    at,
+    checked_limit,
+    decode_cursor,
+    encode_cursor,
+    loads,
+    no_job,
+    walk,
+)
 from forager.kit.reports import Report
 from forager.pipelines.products.records import LOOKED_AT
 from forager.pipelines.products.reports_domains import currencies_of
@@ -71,9 +84,19 @@ class ProductConditions(BaseModel):
     gone: bool = Field(default=False, description="Also products that are gone.")
 
 
-class ProductFilter(ProductConditions):
-    """Which products. Newest first."""
+SORTS: Mapping[str, str] = {"price": "price", "rating": "rating", "name": "product_name", "updated": "changed_at"}
+"""By the name of an order: its column."""
+Sort = Literal["newest", "oldest", "price", "-price", "rating", "-rating", "name", "-name", "updated", "-updated"]
 
+
+class ProductFilter(ProductConditions):
+    """Which products, and in which order."""
+
+    sort: Sort = Field(
+        default="newest",
+        description="`newest`, `oldest`, `price`, `rating`, `name` or `updated`; a minus sign reverses it: `-price` has"
+        " the highest price first. Products without the value are left out.",
+    )
     url: str | None = Field(default=None, max_length=2_048, description="The product that this page shows.")
 
 
@@ -91,16 +114,57 @@ class PricePoint(Report):
 async def find_products(
     db: Database, asked: ProductFilter, *, cursor: str | None = None, limit: int = 20
 ) -> Page[ProductReport]:
-    """Newest first. One equality filter drives an index; the others are looked at along it, and only the products that
-    meet all of them are read."""
+    """Newest first: one equality filter drives an index; the others are looked at along it, and only the products that
+    meet all of them are read. In another order, every product that meets the filters is looked at."""
     if asked.url is not None:
         return Page(items=await _shown_by(db, asked.url), next_cursor=None)
+    if asked.sort != "newest":
+        return await _sorted(db, asked, cursor, limit)
     if asked == ProductFilter(gone=asked.gone):
         rows, following = await walk(db, _walk_for(asked, "*"), cursor, limit)
         return Page(items=await product_reports(db, rows), next_cursor=following)
     rows, following = await walk(db, _walk_for(asked, ", ".join(_columns_for(asked))), cursor, limit)
     products = await products_by_id(db, [row["id"] for row in rows])
     return Page(items=sorted(products, key=lambda each: -each.id), next_cursor=following)
+
+
+async def _sorted(db: Database, asked: ProductFilter, cursor: str | None, limit: int) -> Page[ProductReport]:
+    limit = checked_limit(limit)
+    column, sign = SORTS.get(asked.sort.lstrip("-"), "id"), "<" if asked.sort.startswith("-") else ">"
+    only, values = conditions(asked, "i")
+    name, order = f"products by {asked.sort}", [column]
+    if column != "id":
+        only.append(f"i.{column} IS NOT NULL")
+        order.append("id")
+    if cursor is not None:
+        *start, after = decode_cursor(name, ("value", "id"), cursor)
+        values |= {"after": after, "start": _sort_value(column, start[0])}
+        marks = ":after" if column == "id" else ":start, :after"
+        only.append(f"({', '.join(f'i.{each}' for each in order)}) {sign} ({marks})")
+    where = f" WHERE {' AND '.join(only)}" if only else ""
+    way = "DESC" if sign == "<" else "ASC"
+    rows = await db.fetch(
+        f"SELECT i.id, i.{column} AS value FROM items i{where}"
+        f" ORDER BY {', '.join(f'i.{each} {way}' for each in order)} LIMIT :page",
+        {**values, "page": limit + 1},
+    )
+    shown = {each.id: each for each in await products_by_id(db, [row["id"] for row in rows[:limit]])}
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page(
+        items=[shown[row["id"]] for row in rows[:limit]],
+        next_cursor=None if last is None else encode_cursor(name, ("value", "id"), [str(last["value"]), last["id"]]),
+    )
+
+
+def _sort_value(column: str, text: str) -> str | int:
+    if column == "product_name":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise Rejected(
+            "cursor: is not a cursor of this list.", fields=[FieldError("cursor", "start without one")]
+        ) from None
 
 
 async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:

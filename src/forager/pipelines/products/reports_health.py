@@ -99,7 +99,8 @@ async def figures(service: Service) -> list[Figure]:
 async def forget_old(service: Service) -> None:
     """Remove the counts of days that no comparison needs any more."""
     first = (await service.ledger.now()).date() - KEPT
-    await service.database.write("DELETE FROM parser_health WHERE day < :first", {"first": first.isoformat()})
+    for table in ("parser_health", "parser_trials"):
+        await service.database.write(f"DELETE FROM {table} WHERE day < :first", {"first": first.isoformat()})
 
 
 async def check_health(service: Service) -> list[Quarantine]:

@@ -3,23 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
 
-from forager.core.errors import BlobMissing, NotFound
+from forager.core.errors import BlobMissing, FieldError, NotFound, Rejected
 from forager.core.hosts import one_spelling
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.extract.canonical import canonical_url, url_hash
-from forager.extract.products.findings import FIELDS
-from forager.extract.products.parser import Parsers
+from forager.extract.products.findings import FIELDS, Findings
+from forager.extract.products.parser import CURRENT, NEW, Parser, Parsers
 from forager.kit.queries import Database, Row
 from forager.kit.reports import Report
 from forager.kit.service import Service
 from forager.pipelines.products.page_outcome import Seen, read
+from forager.pipelines.products.parser_trial import HOW, FieldTrial, Trial, read_or_none, trial
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.reports import SCALE
 from forager.pipelines.products.tasks import Parse
@@ -77,6 +79,171 @@ async def compare(
         readers=sorted(counted.readers),
         fields=[counted.fields[name] for name in FIELDS],
     )
+
+
+class FieldAgreement(Report):
+    """How two parsers compare in one field."""
+
+    field: str
+    agree: int = Field(description="Pages on which both have the same value.")
+    stronger: int = Field(description="Pages with different values, where the tried parser has the stronger evidence.")
+    weaker: int = Field(description="The same, where the other parser has it.")
+    even: int = Field(description="Pages with different values and equally strong evidence.")
+    added: int = Field(description="Pages on which only the tried parser has a value.")
+    missing: int = Field(description="Pages on which only the other parser has one.")
+    agreement: float | None = Field(description="Share of the pages with a value on which both agree.")
+    verdict: Literal["better", "same", "worse"] = Field(
+        description="Of the tried parser: by more than 1 % of the pages."
+    )
+    examples: list[str] = Field(default_factory=list, description="Page: the other's value → the tried parser's.")
+
+
+class ParserComparison(Report):
+    """Two parsers on the same pages: agreement by field, and the winner by rule."""
+
+    source: Literal["stored", "shadow"] = Field(description="Stored pages, or pages of production in a shadow run.")
+    domain: str | None = Field(description="The shop; null for all.")
+    parsers: list[str] = Field(description="The tried parsers, as `name/version`.")
+    against: list[str] = Field(description="The parsers that they were compared with.")
+    pages: int
+    unreadable: int = Field(default=0, description="Stored pages that are lost.")
+    broken: int = Field(description="Pages on which the tried parser raised an error.")
+    broken_before: int = Field(description="Pages on which the other parser did.")
+    added_pages: int = Field(description="Pages on which only the tried parser found a product.")
+    missing_pages: int = Field(description="Pages on which only the other parser found one.")
+    fields: list[FieldAgreement]
+    winner: Literal["candidate", "current", "undecided"] = Field(
+        description="`candidate`: the tried parser. `current`: the other one. `undecided`: the other one stays."
+    )
+    reasons: list[str] = Field(description="Why.")
+
+
+async def try_parser(
+    service: Service, parsers: Parsers, tried: str, against: str, *, domain: str | None = None, sample: int = 500
+) -> ParserComparison:
+    """Read the newest stored pages with two parsers and compare what they find; writes nothing.
+
+    `tried` and `against`: `current` (the parser in force), `new` (the candidate), a name, or `name/version`. Pages for
+    which there is no such parser are left out. Raises `Rejected` if there is none of that name, and `NotFound` if no
+    page is stored for it.
+    """
+    _refuse_unknown(parsers, "parser", tried)
+    _refuse_unknown(parsers, "against", against)
+    host = one_spelling(domain) if domain is not None else None
+    compared, labels, unreadable = Trial(), (set[str](), set[str]()), 0
+    async for page in _newest_pages(service.database, host):
+        new, old = parsers.named(tried, page["url"]), parsers.named(against, page["url"])
+        if new is None or old is None or new == old:
+            continue
+        try:
+            response = await service.read_page(page["html"])
+        except BlobMissing:
+            unreadable += 1
+            continue
+        one, other = await asyncio.to_thread(_both, new, old, response.body, canonical_url(response.url))
+        compared.add(trial(one, other))
+        compared.show(page["url"], one, other)
+        labels[0].add(new.label)
+        labels[1].add(old.label)
+        if compared.pages["pages"] >= sample:
+            break
+    if not compared.pages["pages"]:
+        of = f" of {domain}" if domain else ""
+        raise NotFound(
+            f"No stored page{of} is read by two different parsers {tried!r} and {against!r}. Known parsers:"
+            f" {', '.join(parsers.labels())}. A candidate is a parser with `candidate=True`, or one that"
+            " FORAGER_PRODUCT_PARSER_CANDIDATES names."
+        )
+    return _comparison("stored", host, *labels, compared, unreadable=unreadable)
+
+
+async def shadow_report(
+    service: Service, parsers: Parsers, tried: str, against: str, *, domain: str | None = None, days: int = 7
+) -> ParserComparison:
+    """Return what the shadow runs of the last days have counted. Raises `NotFound` if there were none."""
+    first = (await service.ledger.now()).date() - timedelta(days=days - 1)
+    only, values = "", {"first": first.isoformat()}
+    if domain is not None:
+        only, values = " AND domain = :domain", {**values, "domain": one_spelling(domain)}
+    rows = await service.database.fetch(f"SELECT * FROM parser_trials WHERE day >= :first{only} ORDER BY day", values)
+    candidates = {each.label for each in parsers.candidates}
+    compared, labels = Trial(), (set[str](), set[str]())
+    for row in rows:
+        new, old = f"{row['parser']}/{row['parser_version']}", f"{row['against']}/{row['against_version']}"
+        fits = new in candidates if tried == NEW else tried in (new, row["parser"])
+        if fits and against in (CURRENT, old, row["against"]):
+            compared.add(row)
+            labels[0].add(new)
+            labels[1].add(old)
+    if not compared.pages["pages"]:
+        raise NotFound(
+            f"No shadow run of {tried!r} was counted in the last {days} days. A candidate runs beside the parser in"
+            " force while Forager crawls, if FORAGER_PRODUCT_SHADOW_SHARE is above 0. Candidates:"
+            f" {', '.join(sorted(candidates)) or 'none; set FORAGER_PRODUCT_PARSER_CANDIDATES'}."
+        )
+    return _comparison("shadow", values.get("domain"), *labels, compared)
+
+
+def _comparison(
+    source: Literal["stored", "shadow"],
+    domain: str | None,
+    tried: set[str],
+    against: set[str],
+    compared: Trial,
+    unreadable: int = 0,
+) -> ParserComparison:
+    winner, reasons = compared.decide()
+    pages = compared.pages
+    return ParserComparison(
+        source=source,
+        domain=domain,
+        parsers=sorted(tried),
+        against=sorted(against),
+        pages=pages["pages"],
+        unreadable=unreadable,
+        **{name: pages[name] for name in ("broken", "broken_before", "added_pages", "missing_pages")},
+        fields=[_agreement(name, each, pages["pages"]) for name, each in compared.fields.items()],
+        winner=winner,
+        reasons=reasons,
+    )
+
+
+def _agreement(name: str, compared: FieldTrial, pages: int) -> FieldAgreement:
+    with_value = sum(compared.counts.values())
+    return FieldAgreement(
+        field=name,
+        **{how: compared.counts[how] for how in HOW},
+        agreement=round(compared.counts["agree"] / with_value, 4) if with_value else None,
+        verdict=compared.verdict(pages),
+        examples=compared.examples,
+    )
+
+
+def _both(new: Parser, old: Parser, body: bytes, url: str) -> tuple[Findings | None, Findings | None]:
+    return read_or_none(new, body, url), read_or_none(old, body, url)
+
+
+def _refuse_unknown(parsers: Parsers, field_name: str, name: str) -> None:
+    known = [CURRENT, NEW, *parsers.labels()]
+    if name not in known and name not in {each.partition("/")[0] for each in known}:
+        message = f"there is no parser {name!r}; choose from {', '.join(known)}"
+        raise Rejected(f"{field_name}: {message}.", fields=[FieldError(field_name, message)])
+
+
+async def _newest_pages(db: Database, domain: str | None) -> AsyncIterator[Row]:
+    """Yield the stored pages of a shop, or of all shops, newest first."""
+    only, values = (" AND domain = :domain", {"domain": domain}) if domain is not None else ("", {})
+    last = 1 << 62
+    while True:
+        pages = await db.fetch(
+            f"SELECT id, url, html FROM pages WHERE id < :last AND html IS NOT NULL{only} ORDER BY id DESC LIMIT :most",
+            {**values, "last": last, "most": AT_ONCE},
+        )
+        for page in pages:
+            yield page
+        if not pages:
+            return
+        last = pages[-1]["id"]
 
 
 async def apply(service: Service, domain: str, *, version: int | None = None) -> ReparseReport:

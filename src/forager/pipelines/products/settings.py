@@ -13,6 +13,14 @@ class ProductsSettings(FeatureSettings):
     product_parsers: Texts = _products(
         (), "Parsers by domain, as `shop.example=amazon`, separated by commas; others are chosen by the page's domain."
     )
+    product_parser_candidates: Texts = _products(
+        (),
+        "Parsers to try beside those in force: files (`harbour.py`) or values (`my_parsers.harbour:parser`), separated"
+        " by commas.",
+    )
+    product_shadow_share: float = _products(
+        1.0, "Share of crawled pages on which a candidate parser runs as well; 0: none.", ge=0, le=1
+    )
     product_images_max: int = _products(
         20, "Pictures to download of one product while Forager runs; 0 downloads none.", ge=0, le=20
     )

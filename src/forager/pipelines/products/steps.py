@@ -4,7 +4,7 @@ Nothing is retried, waited for or counted here: the engine acts on the outcome.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forager.core.blobs import read_or_fetch
 from forager.core.errors import Permanent
@@ -28,6 +28,7 @@ from forager.pipelines.products.page_outcome import (
     seen_again,
     soft_gone,
 )
+from forager.pipelines.products.parser_trial import counted_trial, in_share, read_or_none, trial
 from forager.pipelines.products.records import Page
 from forager.pipelines.products.sitemap_step import discover_sitemaps, plan_for, read_sitemap
 from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap
@@ -44,6 +45,8 @@ class Crawler:
 
     parsers: Parsers
     timeout: float = 30.0
+    shadow: float = 1.0
+    """The share of pages on which a candidate parser runs as well."""
 
     async def crawl(self, task: Crawl, fetch: Fetch) -> Outcome:
         """Fetch a page and store it; parse it from there; settle page, product and links together.
@@ -64,8 +67,8 @@ class Crawler:
         try:
             seen = await _read(response, url, parser, links=task.depth is not None)
         except Exception:  # noqa: BLE001 - a parser is a plug-in: whatever it raises, the page is safe
-            return _parse_later(task, response, parser)
-        return _outcome(task, response, seen)
+            return await self._with_shadow(_parse_later(task, response, parser), task, response, url, None)
+        return await self._with_shadow(_outcome(task, response, seen), task, response, url, seen)
 
     async def parse(self, task: Parse, fetch: Fetch) -> Outcome:
         """Parse a stored page. One that was lost is fetched again."""
@@ -88,6 +91,20 @@ class Crawler:
         product = product_of(seen, response, task.key())
         known = page.model_copy(update={"product_url": product.url, "offer": offer_of(product)})
         return Done(records=(product,), updates=(known,), rejected=refused_of(seen), cost=0)
+
+    async def _with_shadow(self, done: Done, task: Crawl, response: Response, url: str, seen: Seen | None) -> Done:
+        """Run the candidate parser of the page beside the one in force, and count how the two compare. Nothing that it
+        finds is stored. `seen` is None if the parser in force raised an error."""
+        candidate = self.parsers.candidate_for(url)
+        if candidate is None or (seen is not None and seen.missing) or not in_share(task.key(), self.shadow):
+            return done
+        if len(response.body) <= SHORT_PAGE:
+            found = read_or_none(candidate, response.body, url)
+        else:
+            found = await asyncio.to_thread(read_or_none, candidate, response.body, url)
+        counts = trial(found, None if seen is None else seen.findings)
+        effect = counted_trial(candidate, self.parsers.for_url(url), task.lane(), response.at, counts)
+        return replace(done, effects=(*done.effects, effect))
 
     async def alert(self, task: Alert, _: Fetch) -> Outcome:
         """Write an alert as a record."""
