@@ -152,6 +152,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "product_timeout_seconds": ("0.001", "0", "600", "601"),
     "product_retry_delay_seconds": ("0.001", "0", "3600", "3601"),
     "product_images_max": ("0", "-1", "20", "21"),
+    "product_shadow_share": ("0", "-0.1", "1", "1.1"),
     "product_image_max_bytes": ("1024", "1023", "104857600", "104857601"),
     "apify_max_charge_usd": ("0.01", "0.009", "1000", "1001"),
     "apify_usd_per_1000_listings": ("0", "-0.01", "1000", "1001"),
