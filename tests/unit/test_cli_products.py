@@ -105,6 +105,7 @@ def test_a_sitemap_that_was_never_read_has_an_unknown_number_of_pages__PR_1(fora
     assert (data["pages"], data["seconds"], data["at_most"], data["more"]) == (None, None, 100, True)
 
 
+@pytest.mark.usefixtures("store")
 def test_a_product_that_does_not_exist_and_an_unknown_order_are_named__PR_18(forager: Forager) -> None:
     missing = forager("products", "show", "7")
     assert (missing.code, "There is no product 7" in missing.err) == (4, True), missing.err
@@ -113,6 +114,7 @@ def test_a_product_that_does_not_exist_and_an_unknown_order_are_named__PR_18(for
     assert "No products match" in forager("products", "list", "--sort", "-price").err
 
 
+@pytest.mark.usefixtures("store")
 def test_comparing_parsers_refuses_what_it_cannot_do_and_names_the_option__PR_24(forager: Forager) -> None:
     assert "--domain" in forager("reparse").err
     both = forager("reparse", "--parser", "new", "--apply")
