@@ -1,6 +1,10 @@
 """`forager products …`, `forager search` and `forager reparse` on a store without products."""
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -123,3 +127,39 @@ def test_comparing_parsers_refuses_what_it_cannot_do_and_names_the_option__PR_24
     assert (unknown.code, "--parser" in unknown.err, "base/" in unknown.err) == (2, True, True), unknown.err
     none = forager("reparse", "--parser", "new", "--shadow")
     assert "FORAGER_PRODUCT_PARSER_CANDIDATES" in none.err
+
+
+class Quarantines(BaseHTTPRequestHandler):
+    """An API with one quarantine, whose name is longer than its column."""
+
+    row: ClassVar = {
+        "domain": "a-shop-with-a-very-long-name.shops.example",
+        "parser": "generic",
+        "parser_version": 12,
+        "field": "original_price",
+        "state": "open",
+        "rate": 0.1,
+        "mean": 0.9,
+        "pages": 40,
+        "since": "2026-03-14T12:00:00Z",
+    }
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"success": True, "data": [self.row], "error": None, "meta": {}}).encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_the_name_of_a_quarantine_is_shown_whole(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`quarantine accept` needs it."""
+    with HTTPServer(("127.0.0.1", 0), Quarantines) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("FORAGER_API_URL", f"http://127.0.0.1:{server.server_port}")
+        shown = forager("products", "quarantine", "list").out
+        server.shutdown()
+    lines = shown.splitlines()
+    name = "".join(line.split()[0] for line in lines[2:] if line.strip())
+    assert name == "a-shop-with-a-very-long-name.shops.example/generic/12/original_price"
+    assert max(map(len, lines)) <= 80

@@ -236,3 +236,11 @@ def test_a_zip_table_is_a_file_or_a_table_of_bigquery__PL_4(load: Load, tmp_path
         assert load(env={"FORAGER_ZIP_TABLE": text}).of(PlacesSettings).zip_table == text
     with pytest.raises(Rejected, match=r"bigquery:reference\.geo_zip_all"):
         load(env={"FORAGER_ZIP_TABLE": "bigquery:reference.geo`zip"})
+
+
+def test_a_relative_policy_file_is_resolved_once_when_the_settings_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_settings(env={"SCRAPER_DOMAIN_POLICIES_PATH": "rules.yml"}, cwd=tmp_path)
+    monkeypatch.chdir("/")
+    assert loaded.domain_policies_path == tmp_path / "rules.yml"

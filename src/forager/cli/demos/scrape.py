@@ -16,7 +16,7 @@ from forager.pipelines.scrape.cli_words import words
 from forager.sandbox import SandboxSite
 
 PAGES = 40
-LAYOUTS = ("jsonld", "microdata", "plain", "script")
+LAYOUTS = ("jsonld", "microdata", "plain")
 LATENCY = 0.05
 RATE = 40
 SHOWN = 10
@@ -49,6 +49,7 @@ async def _fetched(home: Path, *, as_json: bool) -> tuple[Mapping[str, Any], lis
                 "target_url": site.url(f"/jobs/{LAYOUTS[n % len(LAYOUTS)]}/{n}"),
                 "target_type": "job_posting",
                 "workspace_id": "demo",
+                "render": "http",
             }
             for n in range(PAGES)
         ]
