@@ -169,7 +169,7 @@ async def test_a_hook_runs_for_the_followers_of_a_failure(rig: Rig, worker: Work
     plans = [Plan(DearCall(name="a")), Plan(DearCall(name="b"), after="a"), Plan(DearCall(name="c"), after="b")]
     _, leases = await _leased(rig, worker, *plans)
     await worker.settle(leases["a"], TaskState.FAILED, error="because")
-    assert await _counts(rig) == {"ended failed": 1, "ended skipped": 2, "job partially_completed": 1}
+    assert await _counts(rig) == {"ended failed": 1, "ended skipped": 2, "job failed": 1}
 
 
 async def test_a_hook_runs_for_what_is_cancelled_queued_or_in_flight(rig: Rig, worker: Worker) -> None:

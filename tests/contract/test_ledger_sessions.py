@@ -202,7 +202,7 @@ async def test_the_dead_letter_of_a_killer_skips_its_followers__R14(rig: Rig, wo
         await _suspects(rig)
         await _crash(rig)
     assert rig.states(job) == {"p1": "failed", "p2": "skipped", "p3": "skipped"}
-    assert rig.job(job)["state"] == "partially_completed"
+    assert rig.job(job)["state"] == "failed"
     assert await rig.ledger.retry(job) == 3
     rig.check()
 

@@ -90,6 +90,37 @@ async def test_a_job_in_which_nothing_succeeded_has_failed(rig: Rig, worker: Wor
     assert rig.job(job)["state"] == "failed"
 
 
+async def test_a_job_whose_first_pages_all_failed_has_failed_although_the_others_were_skipped(
+    rig: Rig, worker: Worker
+) -> None:
+    job = (await rig.submit([*chain("p1", "p2"), *chain("q1", "q2")])).job
+    for lease in await worker.lease():
+        await worker.settle(lease, TaskState.FAILED, error="no answer")
+    row = rig.job(job)
+    assert (row["completed"], row["failed"], row["skipped"]) == (0, 2, 2)
+    assert row["state"] == "failed"
+
+
+async def test_a_job_with_one_success_and_skipped_followers_of_a_failure_is_partially_completed(
+    rig: Rig, worker: Worker
+) -> None:
+    job = (await rig.submit([*chain("p1", "p2"), *calls(1)])).job
+    for lease in await worker.lease():
+        await worker.settle(lease, TaskState.FAILED if lease.key == "p1" else TaskState.COMPLETED)
+    assert rig.job(job)["state"] == "partially_completed"
+
+
+async def test_a_job_whose_budget_did_not_pay_for_its_first_task_has_failed(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(3), max_cost=0)).job
+    assert await worker.lease() == []
+    for _ in range(20):
+        await worker.cycle(most=10)
+        if rig.job(job)["finished_at"]:
+            break
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"], row["skipped"]) == ("failed", 0, 0, 3)
+
+
 async def test_a_retry_waits_and_counts_its_attempt__PL_9(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()

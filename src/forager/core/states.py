@@ -73,10 +73,14 @@ WAITING_CRASHES = 10
 often it was killed from outside, and a slow upstream made it look guilty."""
 
 
-def ended_state(*, completed: int, failed: int, skipped: int, cancelled: bool) -> JobState:
-    """Return the final state of a job without open tasks. Failed means that no task succeeded."""
-    if cancelled:
+def ended_state(*, completed: int, failed: int, drain: str | None) -> JobState:
+    """Return the final state of a job without open tasks.
+
+    A task that was skipped is neither a success nor a failure: what counts is whether any task was completed. So a job
+    has failed if none was, and at least one failed or the budget did not pay for the first.
+    """
+    if drain == CANCELLED:
         return JobState.CANCELLED
-    if failed == 0:
-        return JobState.COMPLETED
-    return JobState.PARTIALLY_COMPLETED if completed + skipped > 0 else JobState.FAILED
+    if completed:
+        return JobState.PARTIALLY_COMPLETED if failed else JobState.COMPLETED
+    return JobState.FAILED if failed or drain == BUDGET else JobState.COMPLETED

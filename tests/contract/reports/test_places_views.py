@@ -129,6 +129,15 @@ async def test_cancelled_queries_are_skipped_and_the_job_failed__PL_14(rig: Plac
     assert row["totals"]["skipped"] == 5
 
 
+async def test_a_job_in_which_no_query_succeeded_has_failed__PL_14(rig: PlacesRig) -> None:
+    job = await rig.submit(zips=("85001", "85003"), pages=3)
+    for lease in (await rig.lease()).values():
+        await rig.refuse(lease)
+    row = await the_job(rig, job)
+    assert row["status"] == "failed"
+    assert (row["totals"]["successes"], row["totals"]["failures"], row["totals"]["skipped"]) == (0, 2, 4)
+
+
 async def test_a_paused_job_runs_and_an_ended_one_is_done__PL_14(rig: PlacesRig) -> None:
     job = await rig.submit(zips=("85001", "85003"), pages=1)
     assert (await the_job(rig, job))["status"] == "running"

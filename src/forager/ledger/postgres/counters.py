@@ -7,7 +7,7 @@ ones before it knows which others it will touch.
 
 from collections.abc import Collection, Iterable
 
-from forager.core.states import BUDGET, CANCELLED, JobState, ended_state
+from forager.core.states import BUDGET, JobState, ended_state
 from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.listen import ENDED, MOST_NAMED
@@ -67,12 +67,7 @@ async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection
     done = [r for r in rows if r["open"] == 0 and r["finished_at"] is None and r["state"] != JobState.PLANNING]
     if not done:
         return []
-    states = [
-        ended_state(
-            completed=r["completed"], failed=r["failed"], skipped=r["skipped"], cancelled=r["drain"] == CANCELLED
-        )
-        for r in done
-    ]
+    states = [ended_state(completed=r["completed"], failed=r["failed"], drain=r["drain"]) for r in done]
     await db.execute(_END, [r["id"] for r in done], [s.value for s in states], now)
     await db.execute(_FORGET_FLOWS, [r["id"] for r in done])
     versions = pairs(await db.fetch(_VERSIONS, [r["public_id"] for r in done]))

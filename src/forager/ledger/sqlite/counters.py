@@ -26,7 +26,7 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
     changes = []
     for row in ended:
         job, public_id, completed, failed, skipped, cancelled_tasks, drain, version = row
-        state = ended_state(completed=completed, failed=failed, skipped=skipped, cancelled=drain == "cancelled")
+        state = ended_state(completed=completed, failed=failed, drain=drain)
         db.execute(_END, (state.value, now, job))
         db.execute("DELETE FROM job_secrets WHERE job_id = ?", (job,))
         flows.forget(job)
