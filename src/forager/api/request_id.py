@@ -46,7 +46,8 @@ class RequestIds:
             await send(message)
 
         try:
-            await self._app(scope, receive, stamped)
+            with structlog.contextvars.bound_contextvars(request_id=own_id):
+                await self._app(scope, receive, stamped)
         except Exception as error:
             log.error("a request failed by a defect", request_id=own_id, path=scope["path"], exc_info=error)
             if status == 0:

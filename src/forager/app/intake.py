@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+import structlog
 from pydantic import BaseModel, ValidationError
 
 from forager.app.references import References
@@ -91,6 +92,7 @@ class Intake:
             until_end=until_end,
             estimate=estimate,
             schedule=schedule,
+            request_id=_request_id(),
         )
         try:
             return await self._create(new, plans, secrets)
@@ -112,7 +114,7 @@ class Intake:
         self._check_callback(job)
         checked, stored = await self.checked(pipeline, part), job.model_dump(mode="json")
         opened = await self._ledger.open_job(
-            NewJob(pipeline, stored, parts.limits(job), idempotency_key=key, until_end=True)
+            NewJob(pipeline, stored, parts.limits(job), idempotency_key=key, until_end=True, request_id=_request_id())
         )
         if opened.total and (more or opened.is_open):
             return opened
@@ -192,6 +194,12 @@ class Intake:
         if beyond <= 0:
             raise full
         return replace(new, limits=replace(new.limits, most_queued=most + beyond))
+
+
+def _request_id() -> str | None:
+    """Return the id of the HTTP request that is being answered, as the API has bound it for the log."""
+    bound = structlog.contextvars.get_contextvars().get("request_id")
+    return None if bound is None else str(bound)
 
 
 def _validated(pipeline: str, shape: type[BaseModel], params: Mapping[str, Any]) -> Any:

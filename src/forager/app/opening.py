@@ -12,6 +12,7 @@ from forager.app.fit import check_keys
 from forager.app.page_store import check_blobs, open_blobs
 from forager.core.clock import Clock, SystemClock
 from forager.core.http import Fetch
+from forager.engine.job_log import JobLog
 from forager.engine.stored_pages import StoredPages
 from forager.engine.work import Worker
 from forager.features import all_features
@@ -111,13 +112,22 @@ async def open_app(
             offload=offload,
             patience=settings.patience_hours * 3600,
         )
-        for feature in features:
-            if feature.log is not None:
-                worker.when_settled(feature.log.load())
+        reports = Reports(ledger.database, catalog)
+        job_log = JobLog(
+            reports,
+            clock,
+            worker.pipeline_of,
+            {feature.name: feature.log.load() for feature in features if feature.log is not None},
+            by_task=[feature.name for feature in features if feature.logs_every_task],
+            silent=[each.name for each in pipelines if each.internal],
+        )
+        worker.when_settled(job_log.settled)
+        ledger.when_jobs_change(job_log.changed)
+        job_log.start()
+        stack.push_async_callback(job_log.close)
         rules.when_changed(worker.adopt_rules)
         rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
         _spare_the_collector()
-        reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table, job_secrets])
         sinks = SinkTable(ledger.database, ledger.now_ms)
         app = App(

@@ -77,7 +77,7 @@ async def in_process(
     from forager.api import create_api
     from forager.app import open_app
 
-    quiet_log(debug=debug)
+    quiet_log(debug=debug, settings=settings)
     async with open_app(settings, may_create=store == "created") as app:
         api = Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY)
         # On PostgreSQL, other processes may work on the store without our noticing.

@@ -52,8 +52,12 @@ class AppEngine:
         return await self._app.has_delivered()
 
 
-def quiet_log(*, debug: bool) -> None:
-    """Log nothing below CRITICAL: a command prints its own messages. With `debug`, log everything."""
+def quiet_log(*, debug: bool, settings: Any = None) -> None:
+    """Log nothing below CRITICAL: a command prints its own messages. With `debug`, log everything; and if the settings
+    name a level, log as they say."""
     from forager.logs import configure_logs
 
-    configure_logs("DEBUG" if debug else "CRITICAL")
+    if not debug and settings is not None and "log_level" in settings.model_fields_set:
+        configure_logs(settings.log_level, settings.log_format, settings.secrets())
+    else:
+        configure_logs("DEBUG" if debug else "CRITICAL")

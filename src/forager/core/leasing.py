@@ -3,6 +3,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from forager.core.errors import Evidence, Undecodable
 from forager.core.outcome import Gone, Reject, Skip
@@ -112,12 +113,23 @@ class Settlement:
     evidence: Evidence | None = None
     halt: str | None = None
     """Pause the whole job for this reason."""
+    spares: Literal["none", "standing", "succeeded"] = "none"
+    """Jobs that `halt` does not pause: standing ones; with `succeeded`, also those with a completed task."""
     patience: float | None = None
     """The task fails once waits in vain add up to so many seconds. None: this wait does not count (hours, a cap)."""
     give_up_at: int | None = None
     """Alternatively: the task fails if the wait would end after this moment."""
     extras: Extras | None = None
     tried: Tried | None = None
+
+
+class LogLine(NamedTuple):
+    """A pipeline's own log line about an attempt that was settled. The ids of the task and of its job are added."""
+
+    level: Literal["info", "warning", "error"]
+    event: str
+    """Lower-case words with underscores."""
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,13 @@ from forager.core.leasing import SHIFT as SHIFT  # part of this port
 from forager.core.leasing import Extras as Extras
 from forager.core.leasing import Lease as Lease
 from forager.core.leasing import LeaseBatch as LeaseBatch
+from forager.core.leasing import LogLine as LogLine
 from forager.core.leasing import Session as Session
 from forager.core.leasing import Settlement as Settlement
 from forager.core.leasing import Swept as Swept
 from forager.core.leasing import Tried as Tried
 from forager.core.leasing import Want as Want
+from forager.core.new_job import JobNews as JobNews
 from forager.core.new_job import NewJob as NewJob
 from forager.core.new_job import Received as Received
 from forager.core.new_job import Submitted as Submitted
@@ -262,6 +264,11 @@ class Ledger(Protocol):
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         """Register a callback for jobs that any process has ended. It gets their numbers; none if some may have been
         missed. It is never called if only one process can end jobs, because its own engine reports them."""
+        ...
+
+    def when_jobs_change(self, tell: Callable[[Sequence[JobNews]], None]) -> None:
+        """Register a callback for what this process has done to jobs. It is called on the event loop, after the commit;
+        a job's news come in their order. What other processes do is reported in those."""
         ...
 
     # ── the store itself ──

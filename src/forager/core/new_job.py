@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from forager.core.pipeline import JobLimits
@@ -27,6 +27,19 @@ class NewJob:
     """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Sealed texts by name (`core.secret.about_job`), deleted in the transaction that ends the job."""
+    request_id: str | None = None
+    """The id of the HTTP request that submitted it, for the log."""
+
+
+class JobNews(NamedTuple):
+    """Something that a transaction of this process did to a job, for the log."""
+
+    job: int
+    """Its number."""
+    op: str
+    """created, started, paused, resumed, retried, extended, cancelling or ended."""
+    new: Mapping[str, Any] | None = None
+    """Of a job that was just created in one transaction: those columns of its row that a log line needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,8 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
             message = outcome.reason if outcome.message is None else outcome.message
             return Settlement(lease, TaskState.SKIPPED, error=message, reason=outcome.reason)
         case Halt():
-            return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
+            why = outcome.reason
+            return Settlement(lease, TaskState.READY, burned=False, error=why, reason=Reason.UNCONFIGURED, halt=why)
         case _:
             raise TypeError(f"it returned {outcome!r}, which is not an outcome")
 

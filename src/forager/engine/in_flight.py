@@ -6,10 +6,12 @@ and never settled twice.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from forager.core.clock import Clock
 from forager.core.ledger import Lease, Settlement
+from forager.core.pipeline import Step
 from forager.core.reasons import Reason
 from forager.core.states import TaskState
 from forager.engine.attempt import attempt, capped, given_up
@@ -21,6 +23,54 @@ from forager.engine.resume_cache import Memo
 from forager.engine.stats import WorkStats
 from forager.engine.step_table import StepTable
 from forager.engine.suspects import WatchedFetch
+
+MOST_IN_VAIN = 20
+"""Attempts in a row without a connection to the same lane, after which a job is paused …"""
+PROBES_IN_VAIN = 3
+"""… or, where a breaker holds attempts back, probes after those that opened it."""
+
+
+@dataclass(slots=True)
+class _Streak:
+    lane: int
+    count: int = 0
+
+
+class Outages:
+    """Pauses a job whose attempts all end without a connection (a name that does not resolve, a refused connection):
+    every other task would end alike, after all its retries. See decision 0050.
+
+    A step that does not wait for its lane (`when_open="fail"`) is left alone: its caller waits for an end.
+    """
+
+    def __init__(self) -> None:
+        self._streaks: dict[int, _Streak] = {}
+        """By job; only of jobs whose last attempt ended without a connection."""
+
+    def seen(self, settlement: Settlement, step: Step | None, lane: LaneRun) -> None:
+        """Note how an attempt ended, and let its settlement pause the job if that has gone on for long enough."""
+        job = settlement.lease.job_id
+        if settlement.reason != Reason.UNREACHABLE:
+            if self._streaks and (settlement.burned or settlement.state is TaskState.COMPLETED):
+                self._streaks.pop(job, None)
+            return
+        if step is None or step.when_open == "fail" or settlement.state not in (TaskState.WAITING, TaskState.FAILED):
+            return
+        streak = self._streaks.get(job)
+        if streak is None or streak.lane != lane.id:
+            streak = self._streaks[job] = _Streak(lane.id)
+        streak.count += 1
+        breaker = lane.policy.breaker
+        if streak.count < (MOST_IN_VAIN if breaker is None else min(MOST_IN_VAIN, breaker.failures + PROBES_IN_VAIN)):
+            return
+        del self._streaks[job]
+        settlement.spares = "succeeded" if lane.policy.site else "standing"
+        settlement.halt = (
+            f"{settlement.error or 'no connection'} The last {streak.count} attempts of the job ended like this, so it"
+            " is paused. Check the address and the network, then resume the job."
+        )
+        if settlement.state is TaskState.FAILED:  # the task is tried again when the job is resumed
+            settlement.state, settlement.burned, settlement.tried = TaskState.READY, False, None
 
 
 class InFlight:
@@ -48,6 +98,7 @@ class InFlight:
         self._random = random
         self._patience = patience
         self._memo = Memo()
+        self._outages = Outages()
 
     def __len__(self) -> int:
         return len(self.running)
@@ -125,6 +176,7 @@ class InFlight:
             settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
         except asyncio.CancelledError:
             settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
+        self._outages.seen(settlement, step, lane)
         fetch.give_place_back()
         if not settlement.burned and (settlement.state is TaskState.WAITING or settlement.reason == Reason.RATE):
             self._memo.keep(lease.task_id, fetch.progress)

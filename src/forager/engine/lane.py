@@ -17,6 +17,8 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import structlog
+
 from forager.core.clock import Clock
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
@@ -26,6 +28,8 @@ from forager.engine.handover import read_pace, write_pace
 from forager.engine.lane_users import LaneUsers
 from forager.engine.limiter import Limiter
 from forager.engine.stats import LaneCounts
+
+log = structlog.get_logger("forager.engine")
 
 HORIZON = 0.1
 """Seconds before its start at which a task may be leased, so that the lane never has to wait for the store."""
@@ -316,6 +320,16 @@ class LaneRun:
             self.breaker.abandoned(call)
         elif self.breaker.ended(call, well=well, now=self._clock.monotonic()):
             self.turned = self.hungry = True
+            self._log_breaker(self.breaker)
+
+    def _log_breaker(self, breaker: BreakerRun) -> None:
+        rule = breaker.rule
+        if breaker.state(self._clock.monotonic()) == "closed":
+            log.info("breaker_closed", lane=self.name)
+        else:
+            log.warning(
+                "breaker_opened", lane=self.name, failures=rule.failures, window=rule.window, seconds=rule.cooldown
+            )
 
     # ── being asked to slow down ──
 

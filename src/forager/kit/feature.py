@@ -77,7 +77,10 @@ class Feature:
     """A `Mirror`: the tables of its jobs and tasks in a warehouse. While settings configure a warehouse, every end of
     its tasks is in the change log."""
     log: Ref | None = None
-    """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
+    """`log(settlement) -> LogLine | None`: the pipeline's own log line about a task that has just been settled. Ids of
+    the task, its job and its request are added to it."""
+    logs_every_task: bool = False
+    """Whether `log` has a line for every task that ends, so that a job of one task needs no lines of its own."""
     routes: Ref | None = None
     """`routes(service, waiter) -> APIRouter`: routes and bodies of its own; `waiter` waits for the end of a task."""
     commands: Ref | None = None

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.site import Outage, SandboxSite
 from forager.sandbox.site_pages import Answer
+from tests.support.engine import until
 from tests.support.ports import free_ports
 from tests.support.scrape import API, PATIENCE, QUICK, Service, open_service
 from tests.support.webhooks import SECRET
@@ -265,12 +266,19 @@ def test_the_policies_of_these_tests_obey_robots() -> None:
 
 async def test_every_page_leaves_one_line_in_the_log_without_its_query__SC_15(simple: Service) -> None:
     with capture_logs() as lines:
-        await simple.sync("/jobs/jsonld/2?token=canary")
-        await simple.sync("/nowhere?token=canary")
-    (read,) = [line for line in lines if line["event"] == "a page was read"]
+        one = await simple.sync("/jobs/jsonld/2?token=canary")
+        other = await simple.sync("/nowhere?token=canary")
+        await until(lambda: {"page_read", "page_failed"} <= {line["event"] for line in lines})
+    (read,) = [line for line in lines if line["event"] == "page_read"]
     assert read["target_domain"] == simple.site.endpoint
     assert read["fields_extracted"] > 3
-    (failed,) = [line for line in lines if line["event"] == "a page could not be read"]
+    (failed,) = [line for line in lines if line["event"] == "page_failed"]
+    for line, answer, path in ((read, one, "/jobs/jsonld/2"), (failed, other, "/nowhere")):
+        assert line["request_id"] == answer.headers["X-Request-ID"]
+        assert line["url"] == simple.site.url(path)
+        assert (await simple.data(f"/jobs/{line['job_id']}"))["total_tasks"] == 1
+        assert (await simple.data(f"/{line['task_id']}"))["status"] in ("completed", "failed")
+    assert [line["event"] for line in lines if line["event"].startswith("job_")] == [], "one line per page is enough"
     assert failed["target_url"] == simple.site.url("/nowhere")
     assert (failed["error_reason"], failed["proxy_used"]) == ("not_found", None)
     assert "canary" not in str(lines)

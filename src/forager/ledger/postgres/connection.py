@@ -5,7 +5,7 @@ Reports use other connections: those settings would make them slow.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -13,8 +13,10 @@ import asyncpg
 
 from forager.core.errors import StoreError, StoreFull, StoreOutdated, StoreUnavailable
 from forager.core.faults import Faults
+from forager.core.new_job import JobNews
 from forager.ledger.postgres.pooled import connection_with
 from forager.ledger.schema.search_path import split_search_path
+from forager.ledger.shared.changelog import collect_news
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -77,6 +79,8 @@ class Connections:
         self.reports = reports
         self._faults = faults
         self._pooled = pooled
+        self.tell: Callable[[Sequence[JobNews]], None] | None = None
+        """Called with what a transaction has done to jobs, after its commit."""
 
     @classmethod
     async def open(cls, url: str, faults: Faults, *, lease: float = 30.0, pooled: bool = False) -> "Connections":
@@ -107,10 +111,13 @@ class Connections:
         raise AssertionError("unreachable")
 
     async def _run_once(self, command: Callable[[Db], Awaitable[T]]) -> T:
+        news = collect_news()
         async with self.hot.acquire() as db:
             async with db.transaction():
                 result = await command(db)
                 self._faults.at("before-commit")
+            if news and self.tell is not None:
+                self.tell(news)
             self._faults.at("after-commit")
             return result
 

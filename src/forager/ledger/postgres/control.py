@@ -18,7 +18,7 @@ from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.submit import write_secrets
 from forager.ledger.postgres.tells import told_changes
-from forager.ledger.shared.changelog import then
+from forager.ledger.shared.changelog import note, then
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
 
@@ -108,6 +108,7 @@ async def cancel(db: Db, job: UUID) -> int | None:
         number,
         CANCELLED,
     )
+    note(number, "cancelling")
     return number
 
 

@@ -11,11 +11,11 @@ from forager.core.states import BUDGET, JobState, ended_state
 from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.listen import ENDED, MOST_NAMED
-from forager.ledger.shared.changelog import NewChange, job_change
+from forager.ledger.shared.changelog import NewChange, job_change, note
 from forager.ledger.shared.counting import COUNTED, Deltas
 
 _LOCK = """
-SELECT id FROM jobs WHERE id = ANY($1::bigint[])
+SELECT id, state FROM jobs WHERE id = ANY($1::bigint[])
 ORDER BY (max_cost IS NULL AND concurrency IS NULL), id FOR NO KEY UPDATE
 """
 _DELTAS = ", ".join(f"${n}::bigint[]" for n in range(4, 4 + len(COUNTED)))
@@ -27,7 +27,8 @@ UPDATE jobs j SET {", ".join(f"{c} = j.{c} + coalesce(x.{c}, 0)" for c in COUNTE
   started_at = CASE WHEN x.leased AND j.state = 'queued' THEN coalesce(j.started_at, $3) ELSE j.started_at END
 FROM unnest($1::bigint[], $2::bool[], {_DELTAS}) AS x(id, leased, {", ".join(COUNTED)})
 WHERE j.id = x.id AND (SELECT count(*) FROM locked) > 0
-RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
+RETURNING x.leased AND (SELECT l.state FROM locked l WHERE l.id = j.id) = 'queued' AS started,
+          j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
           j.completed, j.failed, j.skipped, j.cancelled
 """
 # Other processes that wait for a job are notified with the commit, once for all jobs that end in it. A notification
@@ -64,6 +65,9 @@ async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection
         return []
     columns = [unless_all(0, column) for column in deltas.columns(jobs)]
     rows = await db.fetch(_ADD, jobs, [job in leased for job in jobs], now, *columns)
+    for row in rows if leased else ():
+        if row["started"]:
+            note(row["id"], "started")
     done = [r for r in rows if r["open"] == 0 and r["finished_at"] is None and r["state"] != JobState.PLANNING]
     if not done:
         return []

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from forager.core.errors import StoreFull, StoreUnavailable
 from forager.ledger.postgres.connection import COLLISIONS, Connections, Db, translated_errors
+from forager.ledger.shared.changelog import news_so_far
 from forager.ledger.shared.command_batch import Asked, take_step
 
 T = TypeVar("T")
@@ -71,12 +72,15 @@ async def _each(db: Db, group: Sequence[Asked]) -> list[Any]:
 
 
 async def _end_of(db: Db, step: Sequence[Asked]) -> list[Any]:
+    news = news_so_far()
+    heard = len(news)
     try:
         async with translated_errors(), db.transaction():
             return list(await _call(db, step))
     except (*COLLISIONS, StoreUnavailable, StoreFull):
         raise  # not these members' doing: the group is tried again, or lost, as a whole
     except Exception as error:  # noqa: BLE001 - passed to the waiting caller
+        del news[heard:]
         if len(step) == 1:
             return [error]
     return [end for asked in step for end in await _end_of(db, [asked])]

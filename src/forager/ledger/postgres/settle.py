@@ -34,10 +34,12 @@ from forager.ledger.postgres.unseen import keep_rejected, store_in_order
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import COUNTER_OF, Deltas
 from forager.ledger.shared.evidence import body_of, screenshot_of
+from forager.ledger.shared.job_creation import SPARED
 from forager.ledger.shared.patience import NewWait, in_vain, wait_or_give_up
 from forager.ledger.shared.plan_encoding import Encoded, encode
 from forager.ledger.shared.text import clean, clean_or_none
 
+_SPARED = SPARED.format(job="$1", succeeded="$2::bool")
 _NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
 Children = Sequence[tuple[int, Encoded]]
 """(job, plan)"""
@@ -223,13 +225,20 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
             continue
         _count(effect.deltas, [(s, "queued")])
         effect.deltas.add(lease.job_id, retries=int(s.burned))
-        if s.halt is not None:
+        if s.halt is not None and not await _is_spared(db, s):
             effect.halted.setdefault(lease.job_id, clean(s.halt))
         if due is None:
             effect.ready.add((lease.lane, lease.job_id))
         else:
             effect.sleep_until({lease.lane: due})
     return passed
+
+
+async def _is_spared(db: Db, s: Settlement) -> bool:
+    """Return whether the job of a halt is one that it does not pause."""
+    if s.spares == "none":
+        return False
+    return await db.fetchval(_SPARED, s.lease.job_id, s.spares == "succeeded") is not None
 
 
 async def _wait_or_give_up(db: Db, back: Sequence[Settlement], now: int) -> list[NewWait]:

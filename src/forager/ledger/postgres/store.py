@@ -16,6 +16,7 @@ from forager.core.ledger import (
     Away,
     Demand,
     GivenLane,
+    JobNews,
     Lease,
     LeaseBatch,
     NewJob,
@@ -279,6 +280,9 @@ class PostgresLedger(SharedVerbs):
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         self._listener.when_jobs_end(tell)
+
+    def when_jobs_change(self, tell: Callable[[Sequence[JobNews]], None]) -> None:
+        self._connections.tell = tell
 
     async def sweep(self) -> Swept:
         """Sweep. Several processes may sweep at once: each dead session is rescued by one of them."""

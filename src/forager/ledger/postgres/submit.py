@@ -23,7 +23,7 @@ from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.tasks import TaskName, Written, insert_tasks
 from forager.ledger.postgres.tells import told_changes
-from forager.ledger.shared.changelog import NewChange, job_change, then
+from forager.ledger.shared.changelog import NewChange, job_change, job_created, then
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
     JOB_VALUES,
@@ -73,8 +73,8 @@ async def create_whole(
     await add_flows(db, written.ready)
     await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     created = [
-        job_change(row.number, row.public_id, "created", first_state(len(plans)), 1)
-        for row, (_, plans) in zip(rows, new, strict=True)
+        job_created(row.number, row.public_id, first_state(len(plans)), job, len(plans))
+        for row, (job, plans) in zip(rows, new, strict=True)
     ]
     deltas = await _skip_joined(db, written, now)
     ended = await write_counters(db, deltas, now)  # what has nothing left to do
@@ -268,9 +268,9 @@ _INSERT_JOBS = f"""
 INSERT INTO jobs (id, public_id, state, total, queued, created_at, finished_at, planning_until, {JOB_VALUES})
 SELECT id, public_id, state, total, total, $5::bigint, CASE WHEN state = 'completed' THEN $5::bigint END,
   CASE WHEN state = 'planning' THEN $5::bigint + $6::bigint END,
-  pipeline, params::json, estimate::json, schedule, turn, batch_size, concurrency, max_cost
+  pipeline, params::json, estimate::json, schedule, turn, batch_size, concurrency, max_cost, request_id
 FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-            $11::smallint[], $12::int[], $13::int[], $14::bigint[])
+            $11::smallint[], $12::int[], $13::int[], $14::bigint[], $15::text[])
   AS x(id, public_id, state, total, {JOB_VALUES})
 """
 _WAITING_TASKS = f"""

@@ -26,12 +26,28 @@ SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value
 WHERE public_id IN ({", ".join(f":{name}" for name in _FEW)})
   AND NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.job_id = j.id AND i.key LIKE ' %')
 """
+_SLOTS = tuple(f"n{number}" for number in range(16))
+_FOR_LOG = f"""
+SELECT id, public_id, pipeline, request_id, state, reason, schedule, max_cost, started_at, finished_at, total, queued,
+       completed, failed, skipped, cancelled, retries, spent, records, discoveries, rejected,
+       EXISTS (SELECT 1 FROM idempotency i WHERE i.job_id = j.id AND i.key LIKE ' %') AS standing
+FROM jobs j WHERE id IN ({", ".join(f":{name}" for name in _SLOTS)})
+"""
+FAILURES = "SELECT reason, count(*) AS n FROM tasks_now WHERE job_id = :job AND state = 5 GROUP BY reason"
 _TASK = """
 SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error,
        reason, error_type, facts, ended_at, hidden, body FROM
 """
 _NAMES = "JOIN lanes l ON l.id = w.lane_id JOIN jobs j ON j.id = w.job_id"
 _NAMED = "w.*, l.name AS lane, j.public_id, j.pipeline"
+
+
+async def jobs_for_log(db: Database, numbers: Sequence[int]) -> list[Row]:
+    rows: list[Row] = []
+    for first in range(0, len(numbers), len(_SLOTS)):
+        some = dict(zip(_SLOTS, numbers[first : first + len(_SLOTS)], strict=False))
+        rows += await db.fetch_fresh(_FOR_LOG, dict.fromkeys(_SLOTS, -1) | some)
+    return rows
 
 
 class Why(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.blobs import StoredFile
-from forager.core.database import Database
+from forager.core.database import Database, Row
 from forager.core.states import TaskState
 from forager.kit.queries import MOST, Page, last_change
 from forager.kit.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
@@ -65,6 +65,15 @@ class Reports:
         Standing jobs of Forager's own (deliveries, watches) are left out: they end and go on again and again.
         """
         return await param_of_jobs(self._db, jobs, name)
+
+    async def jobs_for_log(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """Return the rows of jobs, by number, for the log; `standing`: whether it is a standing job of our own."""
+        return await jobs.jobs_for_log(self._db, numbers)
+
+    async def failures_of(self, number: int) -> Mapping[str, int]:
+        """Count the failed tasks of a job by reason."""
+        rows = await self._db.fetch(jobs.FAILURES, {"job": number})
+        return {row["reason"] or "other": row["n"] for row in rows}
 
     async def last_moved(self, job: UUID) -> datetime | None:
         """The time of the newest change of a job, or None if it has none."""

@@ -111,6 +111,7 @@ jobs = Table(
     Column("started_at", BigInteger),
     Column("finished_at", BigInteger),
     Column("planning_until", BigInteger, comment="a submission that has not moved by then is removed"),
+    Column("request_id", String(36), comment="of the HTTP request that submitted it, for the log"),
     # Counters: exact at every commit. total = queued + running + the four ends.
     Column("total", BigInteger, nullable=False, server_default="0"),
     Column("queued", BigInteger, nullable=False, server_default="0"),

@@ -24,7 +24,14 @@ BEING_WRITTEN = 0.05
 """Seconds between two looks at the same job while another caller writes it."""
 
 
-JOB_VALUES = "pipeline, params, estimate, schedule, turn, batch_size, concurrency, max_cost"
+JOB_VALUES = "pipeline, params, estimate, schedule, turn, batch_size, concurrency, max_cost, request_id"
+
+
+SPARED = """
+SELECT 1 FROM jobs j WHERE j.id = {job} AND ({succeeded} AND j.completed > 0
+  OR EXISTS (SELECT 1 FROM idempotency i WHERE i.job_id = j.id AND i.key LIKE ' %'))
+"""
+"""Finds a job that a halt spares (`Settlement.spares`). Keys that begin with a space are those of standing jobs."""
 
 
 def job_values(job: NewJob) -> tuple[Any, ...]:
@@ -39,6 +46,7 @@ def job_values(job: NewJob) -> tuple[Any, ...]:
         limits.batch_size,
         limits.concurrency,
         limits.max_cost,
+        job.request_id,
     )
 
 

@@ -10,6 +10,7 @@ from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.pipeline import AGED_AFTER
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.shared.changelog import note
 from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
 from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.changes import write_changes
@@ -83,6 +84,7 @@ def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
         " WHERE id = ?",
         (CANCELLED, number),
     )
+    note(number, "cancelling")
     memory.flows.park(number)
     memory.flows.drain(number)
     drain(db, memory, PAGE)

@@ -10,6 +10,7 @@ import orjson
 
 from forager.core.ledger import Lease, LeaseBatch, Session, Want
 from forager.core.states import BUDGET
+from forager.ledger.shared.changelog import note
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.promotion import promoted_pages
 from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
@@ -99,7 +100,9 @@ class _Claim:
             if count:
                 deltas.add(job, queued=-count, running=count, reserved=self.reserved[job])
         write_deltas(db, deltas)
-        db.executemany(_STARTED, [(self.now, job) for job in deltas.jobs()])
+        for job in deltas.jobs():
+            if db.execute(_STARTED, (self.now, job)).rowcount:
+                note(job, "started")
         return memory.catalog.leases(self.rows)
 
 

@@ -18,6 +18,7 @@ from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import COUNTER_OF, Deltas
 from forager.ledger.shared.evidence import body_of, screenshot_of
+from forager.ledger.shared.job_creation import SPARED
 from forager.ledger.shared.patience import in_vain, wait_or_give_up
 from forager.ledger.shared.plan_encoding import encode
 from forager.ledger.shared.spending import day_and_hour
@@ -35,6 +36,7 @@ _Why = tuple[str | None, str | None, str | None]
 _Alike = tuple[int, int, int, int, int, _Why | None, str | None]
 _WELL: _Why = (None, None, None)
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
+_SPARED = SPARED.format(job="?1", succeeded="?2")
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
 _END = """
 UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, reason = ?, error_type = ?, facts = ?,
@@ -153,7 +155,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
     """Return retries, snoozes and halts to the queue, unless their job was cancelled meanwhile."""
     for s in back:
         lease = s.lease
-        if s.halt is not None:
+        if s.halt is not None and not _is_spared(db, s):
             pause_job(db, memory, lease.job_id, s.halt)
         drain, turn = db.execute(_JOB, (lease.job_id,)).fetchone()
         due: int | None = None
@@ -223,6 +225,13 @@ def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) 
             continue
         _, turn = db.execute(_JOB, (job,)).fetchone()
         offer(db, memory, lane, job, turn)
+
+
+def _is_spared(db: sqlite3.Connection, s: Settlement) -> bool:
+    """Return whether the job of a halt is one that it does not pause."""
+    if s.spares == "none":
+        return False
+    return db.execute(_SPARED, (s.lease.job_id, s.spares == "succeeded")).fetchone() is not None
 
 
 def pause_job(db: sqlite3.Connection, memory: Memory, job: int, reason: str | None) -> bool:

@@ -17,6 +17,7 @@ from forager.core.ledger import (
     Away,
     Demand,
     GivenLane,
+    JobNews,
     Lease,
     LeaseBatch,
     NewJob,
@@ -247,6 +248,9 @@ class SqliteLedger(SharedVerbs):
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         """Does nothing: only this process can end a job, and its engine reports that itself."""
+
+    def when_jobs_change(self, tell: Callable[[Sequence[JobNews]], None]) -> None:
+        self._writer.tell = tell
 
     async def sweep(self) -> Swept:
         """Sweep. The lock proves that no other process uses the store, so only late sessions of our own can be

@@ -14,7 +14,7 @@ from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import BULK_FROM
 from forager.core.states import JobState
-from forager.ledger.shared.changelog import job_change
+from forager.ledger.shared.changelog import job_change, job_created
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
     CHUNK,
@@ -157,7 +157,7 @@ def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int |
         if job.idempotency_key is not None:
             keys.append((job.idempotency_key, fingerprint(job), number, now + remembered_ms(job)))
         if total is not None:
-            changes.append(job_change(number, name, "created", state, 1))
+            changes.append(job_created(number, name, state, job, total))
     insert_many(db, _JOBS, rows)
     insert_many(db, "idempotency (key, fingerprint, job_id, expires_at)", keys, _INSTEAD)
     write_secrets(db, secrets)

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.faults import Faults
+from forager.core.new_job import JobNews
+from forager.ledger.shared.changelog import collect_news, news_so_far
 from forager.ledger.shared.command_batch import Asked, take_step
 
 T = TypeVar("T")
@@ -59,6 +61,8 @@ class Writer:
         self._commands: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._waiting: deque[Asked] = deque()
         """Commands that the thread has taken from the queue and not started."""
+        self.tell: Callable[[Sequence[JobNews]], None] | None = None
+        """Called on the loop with what a commit has done to jobs."""
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -96,10 +100,13 @@ class Writer:
 
     def _work(self) -> None:
         while self._waiting or self._take():
+            news = collect_news()
             done = self._commit()
-            self._loop.call_soon_threadsafe(self._resolve, done)
+            self._loop.call_soon_threadsafe(self._resolve, done, news)
 
-    def _resolve(self, done: list[Done]) -> None:
+    def _resolve(self, done: list[Done], news: list[JobNews]) -> None:
+        if news and self.tell is not None:
+            self.tell(news)
         self.pending -= len(done)
         for future, result, error in done:
             if future.done():
@@ -148,6 +155,7 @@ class Writer:
             self._faults.at("after-commit")
         except BaseException as error:  # noqa: BLE001 - the thread must survive whatever a commit raises
             self._remembers_wrongly = True
+            news_so_far().clear()
             with contextlib.suppress(sqlite3.Error):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
@@ -166,7 +174,8 @@ class Writer:
     def _run_step(self, step: list[Asked]) -> list[Done]:
         db, first = self.db, step[0]
         db.execute("SAVEPOINT command")
-        before = db.total_changes
+        before, news = db.total_changes, news_so_far()
+        heard = len(news)
         try:
             if first.items:
                 results = first.command(db, [item for asked in step for item in asked.items])
@@ -175,6 +184,7 @@ class Writer:
         except BaseException as error:  # passed to the waiting caller
             if not db.in_transaction:
                 raise  # SQLite rolled back the whole group by itself (disk full)
+            del news[heard:]
             db.execute("ROLLBACK TO command")
             db.execute("RELEASE command")
             if db.total_changes != before:

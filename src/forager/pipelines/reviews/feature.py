@@ -7,6 +7,7 @@ feature = Feature(
     summary="Google Business Profile reviews: accounts, locations, reviews.",
     build=Ref("forager.pipelines.reviews.wiring:build"),
     settings=Ref("forager.pipelines.reviews.settings:ReviewsSettings"),
+    log=Ref("forager.pipelines.reviews.log:failure_line"),
     publication=Ref("forager.pipelines.reviews.publication:publication"),
     figures=Ref("forager.pipelines.reviews.reports:figures"),
     routes=Ref("forager.pipelines.reviews.api:routes"),

@@ -5,12 +5,13 @@ own place in the log moves afterwards and may be behind; changes that come again
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import structlog
 
 from forager.core.change import Change
-from forager.core.errors import Transient
+from forager.core.errors import StoreError, Transient
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Ledger
 from forager.core.sink import Batching
@@ -21,6 +22,8 @@ from forager.sinks.kafka.publisher import Publisher
 from forager.sinks.log_place import is_place_of, witness
 
 log = structlog.get_logger("forager.sinks")
+
+_REQUESTS = "SELECT public_id, pipeline, request_id FROM jobs WHERE public_id IN :ids"
 
 WAIT_TO_OPEN = 2.0
 """Seconds in which a broker must answer for `KafkaSink.open` to go on."""
@@ -84,13 +87,16 @@ class KafkaSink:
         """Publish what was not published yet, and move the cursor, in one transaction."""
         publisher = await self._opened()
         try:
-            return await asyncio.to_thread(self._publish, publisher, batch)
+            any_due, published = await asyncio.to_thread(self._publish, publisher, batch)
         except BaseException:  # also if we are cancelled while the transaction is under way
             self._publisher = None
             publisher.close()
             raise
+        await self._log(published)
+        return any_due
 
-    def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> bool:
+    def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> tuple[bool, list[Message]]:
+        """Return whether something was due, and the messages that were published now."""
         due = [(change.id, message) for change in batch if (message := self._message(change)) is not None]
         known = publisher.cursor.covers if self._again else publisher.has
         new = [(number, message) for number, message in due if not known(number)]
@@ -99,7 +105,33 @@ class KafkaSink:
             publisher.publish(new, Cursor(last.id, batch[0].id, witness(last)))
         elif new:
             publisher.publish(new, publisher.cursor)
-        return bool(due)
+        return bool(due), [message for _, message in new]
+
+    async def _log(self, published: Sequence[Message]) -> None:
+        """Log what was published: one line for each topic of a job, and where messages name them, for each account and
+        location."""
+        counts = Counter(
+            (each.key, each.topic, each.value.get("account_id"), each.value.get("location_id")) for each in published
+        )
+        if not counts:
+            return
+        try:
+            rows = await self._ledger.database.fetch_by_keys(_REQUESTS, {"ids": sorted({key[0] for key in counts})})
+        except StoreError:
+            rows = []
+        jobs = {row["public_id"]: row for row in rows}
+        for (key, topic, account, location), count in counts.items():
+            job = jobs.get(key, {})
+            log.info(
+                "job_published_to_kafka",
+                job_id=key,
+                pipeline=job.get("pipeline"),
+                request_id=job.get("request_id"),
+                topic=self._prefix + topic,
+                account_id=account,
+                location_id=location,
+                messages=count,
+            )
 
     def _message(self, change: Change) -> Message | None:
         publication = self._publications.get(change.pipeline or "")

@@ -1,0 +1,94 @@
+"""An upstream to which no connection can be made: a job without any success is paused with the reason and the remedy,
+instead of burning every retry of every task."""
+
+from urllib.parse import urlsplit
+
+from forager.core.ledger import NewJob
+from forager.core.pipeline import Lane, Retry
+from forager.engine.in_flight import MOST_IN_VAIN
+from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import acts, many
+from tests.support.engine import serper, until
+
+
+async def test_a_job_whose_upstream_refuses_every_connection_is_paused_with_the_remedy(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    nowhere = f"http://127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(serper(nowhere, concurrency=10))
+    job = await rig.submit_places(100, pages=3)
+    await rig.run(nowhere, capacity=10)
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"], row["skipped"], row["queued"]) == ("paused", 0, 0, 0, 300)
+    assert MOST_IN_VAIN <= row["retries"] <= MOST_IN_VAIN + 10, "only what was in flight is tried beyond the limit"
+    for part in (f"127.0.0.1:{unused_tcp_port}", "no connection", f"{MOST_IN_VAIN} attempts", "resume the job"):
+        assert part in row["reason"]
+
+
+async def test_a_paused_job_goes_on_after_a_resume_when_its_upstream_answers(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    config = SerperConfig(density=FULL_DENSITY, rate_limit=None)
+    nowhere = f"http://127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(serper(nowhere, concurrency=10))
+    job = await rig.submit_places(30, pages=1)
+    await rig.run(nowhere, capacity=10)
+    assert rig.job(job)["state"] == "paused"
+    async with SerperSandbox(config, port=unused_tcp_port):
+        await rig.ledger.resume(job)
+        await rig.run(nowhere)
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"]) == ("completed", 30, 0)
+
+
+async def test_an_upstream_that_goes_away_in_the_middle_of_a_job_pauses_it(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    config = SerperConfig(density=FULL_DENSITY, rate_limit=None)
+    address = f"http://127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(serper(address, concurrency=2))
+    job = await rig.submit_places(300, pages=1)
+    worker = rig.worker(address, capacity=2)
+    async with rig.working(worker):
+        async with SerperSandbox(config, port=unused_tcp_port):
+            await until(lambda: rig.job(job)["completed"] >= 5)
+        await until(lambda: rig.job(job)["state"] == "paused")
+    row = rig.job(job)
+    assert row["failed"] == 0
+    assert "no connection" in row["reason"]
+
+
+async def test_a_crawl_of_many_sites_of_which_one_is_dead_is_not_paused(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    dead, site = f"127.0.0.1:{unused_tcp_port}", {"rate": None, "site": True, "retry": Retry(1, first=0.05)}
+    async with SerperSandbox() as alive:
+        good = urlsplit(alive.url).netloc
+        rig = await open_rig(acts(Lane(dead, concurrency=1, **site), Lane(good, **site)))
+        wrong = [*many(3 * MOST_IN_VAIN, prefix="d", where=dead, url=f"http://{dead}/")]
+        job = await rig.submit([*many(5, prefix="g", where=good, url=f"http://{good}/"), *wrong])
+        await rig.run(f"http://{dead}", alive.url)
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"]) == ("partially_completed", 5, 3 * MOST_IN_VAIN)
+
+
+async def test_a_standing_job_is_not_paused_because_one_receiver_is_away(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    dead = f"127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(acts(Lane(dead, rate=None, concurrency=1, retry=Retry(0))))
+    standing = NewJob("acts", {}, idempotency_key=" deliveries/x", standing=True)
+    plans = [*many(2 * MOST_IN_VAIN, where=dead, url=f"http://{dead}/")]
+    job = (await rig.ledger.append(standing, plans)).job
+    await rig.run(f"http://{dead}")
+    assert (rig.job(job)["state"], rig.job(job)["failed"]) == ("failed", 2 * MOST_IN_VAIN)
+
+
+async def test_a_job_of_a_few_tasks_fails_by_its_retries_as_before(open_rig: OpenRig, unused_tcp_port: int) -> None:
+    nowhere = f"http://127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(serper(nowhere))
+    job = await rig.submit_places(2, pages=2)
+    await rig.run(nowhere)
+    row = rig.job(job)
+    assert (row["state"], row["failed"], row["skipped"]) == ("failed", 2, 2)
