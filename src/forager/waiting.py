@@ -71,10 +71,11 @@ class Waits:
         now, told = await self._now(), await self.jobs(jobs)
         return None if any(_moves_soon(job.waiting, now) for job in told) else told
 
-    async def parked(self, pipeline: str) -> int:
-        """Count the queued tasks of a pipeline that only wait: for a later try, or in a lane that sends nothing."""
+    async def parked(self, pipeline: str, *, but: Collection[str] = ()) -> int:
+        """Count the queued tasks of a pipeline that only wait: for a later try, or in a lane that sends nothing. Those
+        in the lanes `but` do not count."""
         known = _Known(self._reports, self._of_lane, await self._now())
-        counted = await self._reports.queued_by_lane(pipeline)
+        counted = [each for each in await self._reports.queued_by_lane(pipeline) if each[0] not in but]
         return sum([tasks for lane, state, tasks in counted if state is TaskState.WAITING or await known.is_shut(lane)])
 
     async def shut(self, lanes: Iterable[str]) -> Waiting | None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from forager.core.errors import CredentialsMissing, ForagerError, Permanent, Rejected, Transient, Unconfigured
+from forager.core.errors import CredentialsMissing, ForagerError, Permanent, Rejected, Transient
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.credentials import SERVICE_KEY, CredentialClient
 from forager.sandbox.credentials import CredentialBackend
@@ -95,14 +96,30 @@ async def test_what_the_backend_does_not_have_is_missing_at_once_and_asked_again
 async def test_a_key_that_the_backend_refuses_is_for_a_person_to_correct(status: int) -> None:
     async with asking() as a:
         a.backend.fail(status)
-        with pytest.raises(Unconfigured, match=SERVICE_KEY):
+        with pytest.raises(CredentialsMissing, match=f"{status}.*{SERVICE_KEY}") as refused:
             await a.client.get("acme", "linkedin")
+        assert refused.value.reason == "key_refused"
         assert len(a.backend.log) == 1
+        assert await a.client.get("acme", "linkedin")
+
+
+async def test_a_refused_key_is_logged_once_and_its_acceptance_once() -> None:
+    async with asking() as a:
+        a.backend.fail(401, 403, 401)
+        with capture_logs() as lines:
+            for _ in range(3):
+                with pytest.raises(CredentialsMissing):
+                    await a.client.get("acme", "linkedin")
+            assert a.client.refusal is not None
+            await a.client.get("acme", "linkedin")
+        assert a.client.refusal is None
+    assert [line["event"] for line in lines] == ["key_refused", "key_accepted"]
+    assert (lines[0]["log_level"], lines[0]["setting"]) == ("error", SERVICE_KEY)
 
 
 async def test_without_a_key_nothing_is_sent() -> None:
     async with asking(key=None) as a:
-        with pytest.raises(Unconfigured, match=SERVICE_KEY):
+        with pytest.raises(CredentialsMissing, match=SERVICE_KEY):
             await a.client.get("acme", "linkedin")
         assert a.backend.log == []
 

@@ -286,6 +286,8 @@ HEALTH = {
     "circuit_domains": {"example.com": "open"},
     "stalled_sinks": 0,
     "stalled_sink_errors": {},
+    "refused_keys": 0,
+    "refused_key_errors": {},
     "open_jobs": {"running": 1},
     "dead_letters": 0,
     "version": "0.1.0",

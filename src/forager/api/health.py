@@ -39,7 +39,10 @@ class ProxyFigures(BaseModel):
 
 
 class HealthReport(BaseModel):
-    status: Literal["ok", "red"]
+    status: Literal["ok", "degraded", "red"] = Field(
+        description="`red`: Forager does not work. `degraded`: it works, but a sink has failed for 5 minutes, or a key"
+        " is refused."
+    )
     store: str = Field(description="ok, full or unavailable")
     worker: Literal["alive", "stopped", "elsewhere"] = Field(
         description="elsewhere: this process serves the API only (`forager up --api-only`)."
@@ -60,6 +63,10 @@ class HealthReport(BaseModel):
     )
     stalled_sink_errors: dict[str, str] | None = Field(
         description="Their last errors, by name; only for callers with the key."
+    )
+    refused_keys: int = Field(description="Keys of ours that a service refuses: `degraded`.")
+    refused_key_errors: dict[str, str] | None = Field(
+        description="The reasons, by the name of the setting; only for callers with the key."
     )
     open_jobs: dict[str, int] | None = Field(description="Jobs that have not ended, by state.")
     dead_letters: int | None = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
@@ -95,16 +102,19 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
     async def show_health(request: Request) -> Response:
         """Returns 503 if the store does not answer or accepts no work, if the broker of Celery
         does not take the shifts that are needed, if no worker runs in a process that should have
-        one, or if a sink fails and has delivered nothing for 5 minutes."""
+        one, or if a sink fails and has delivered nothing for 5 minutes; also if the credential
+        backend refuses our key (`degraded`)."""
         signs = await vital.take()
         trouble = app.worker.stats.trouble or app.runner_trouble
         figures = signs.figures
         worker = "alive" if app.worker.alive else "elsewhere" if app.is_api_only else "stopped"
         known = app.roster.names
         stalled = {sink.name: sink.error or "" for sink in signs.sinks if sink.stalled and sink.name in known}
-        ok = signs.store == "ok" and trouble is None and worker != "stopped" and not stalled
+        refused = app.refused_keys()
+        works = signs.store == "ok" and trouble is None and worker != "stopped" and not stalled
+        ok = works and not refused
         report = {
-            "status": "ok" if ok else "red",
+            "status": "ok" if ok else "degraded" if works else "red",
             "store": signs.store,
             "worker": worker,
             "trouble": trouble if trouble is None or key.accepts(request.scope) else TROUBLE,
@@ -113,11 +123,15 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
             **_scrape_figures(app, signs, trusted=key.accepts(request.scope)),
             "stalled_sinks": len(stalled),
             "stalled_sink_errors": stalled if key.accepts(request.scope) else None,
+            "refused_keys": len(refused),
+            "refused_key_errors": dict(refused) if key.accepts(request.scope) else None,
             "open_jobs": figures.open_jobs if figures else None,
             "dead_letters": figures.dead_letters if figures else None,
             "version": __version__,
         }
-        return answer(request, report) if ok else _red(request, report, "Something does not work: see data.")
+        if ok:
+            return answer(request, report)
+        return _red(request, report, "Something does not work: see data.", "degraded" if works else "red")
 
     @router.get(
         "/readiness",
@@ -165,7 +179,7 @@ def _scrape_figures(app: App, signs: Vital, *, trusted: bool) -> dict[str, Any]:
     }
 
 
-def _red(request: Request, data: dict[str, Any], message: str) -> Response:
-    about = {"request_id": request_id(request.scope), "code": "red"}
+def _red(request: Request, data: dict[str, Any], message: str, code: str = "red") -> Response:
+    about = {"request_id": request_id(request.scope), "code": code}
     envelope = {"success": False, "data": data, "error": message, "meta": about}
     return Response(encoded(envelope), 503, {"Retry-After": "5"}, "application/json")

@@ -88,6 +88,8 @@ class App:
         """Whether this process serves the API only, and other processes work."""
         self.runner_trouble: str | None = None
         """Why work that waits cannot be handed to the workers of another runner; None while it can."""
+        self.refused_keys: Callable[[], Mapping[str, str]] = dict
+        """Returns the keys that a service of ours refuses, by the name of their setting, with the reason."""
         self.guard = guard
         self.settings = settings
         self.features = {each.name: each for each in features}
@@ -207,6 +209,10 @@ class App:
     def fingerprint(self, secret: Secret) -> str:
         """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
         return self.job_secrets.fingerprint(secret)
+
+    async def job_now(self, job: UUID) -> JobReport:
+        """Return a job with why none of its tasks runs, if none does. Raises `NotFound`."""
+        return await self.waits.job(await self.reports.job(job))
 
     async def switch_lane(self, lane: str, *, active: bool) -> str:
         """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""

@@ -182,7 +182,8 @@ class Intake:
         """Return the job with its queue limit raised by the number of waiting tasks beyond their share.
 
         A queue that is full of pages of paused sites must not keep other pages out. Raises `full` again if the waiting
-        tasks are within their share, or if the job itself could only wait.
+        tasks are within their share, or if the job itself could only wait. Tasks that wait for the sites of this very
+        job do not count: a site that answers 429 to every request would otherwise fill the queue without end.
         """
         most = new.limits.most_queued
         if most is None:
@@ -190,7 +191,7 @@ class Intake:
         lanes = {self._rules.politeness.lane_name(plan.task.lane()) for plan in plans}
         if (waits := await self._waits.shut(sorted(lanes))) is not None:
             raise Busy(f"The queue is full, and {waits.message}. Nothing was stored; try again later.") from full
-        beyond = await self._waits.parked(new.pipeline) - round(most * PARKED_SHARE)
+        beyond = await self._waits.parked(new.pipeline, but=lanes) - round(most * PARKED_SHARE)
         if beyond <= 0:
             raise full
         return replace(new, limits=replace(new.limits, most_queued=most + beyond))

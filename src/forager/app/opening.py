@@ -17,6 +17,7 @@ from forager.engine.stored_pages import StoredPages
 from forager.engine.work import Worker
 from forager.features import all_features
 from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.credentials import SERVICE_KEY
 from forager.fetch.fetcher import Fetcher
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
@@ -97,10 +98,11 @@ async def open_app(
         stack.push_async_callback(offload.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await open_rules(settings, domains, pipelines)
+        known_logins = logins(settings, fetcher, clock)
         worker = Worker(
             ledger,
             pipelines,
-            Fetcher(around(fetcher), browsers, logins(settings, fetcher, clock)),
+            Fetcher(around(fetcher), browsers, known_logins),
             clock,
             name=f"{socket.gethostname()}:{os.getpid()}",
             capacity=settings.capacity,
@@ -149,6 +151,8 @@ async def open_app(
             guard,
             ArchiveTable(ledger.database, catalog, ledger.now_ms),
         )
+        if known_logins is not None:
+            app.refused_keys = lambda: {SERVICE_KEY: known_logins.refusal} if known_logins.refusal is not None else {}
         stack.push_async_callback(app.close)
         await app.roster.refresh()
         for feature in features:

@@ -55,6 +55,8 @@ class Reason(StrEnum):
     POOL_EXHAUSTED = "pool_exhausted"
     BROWSER_CRASHED = "browser_crashed"
     CREDENTIALS_MISSING = "credentials_missing"
+    KEY_REFUSED = "key_refused"
+    """The credential backend refuses our own key."""
     LANE_AWAY = "lane_away"
     RATE = "rate"
     """The next request to its lane is not due yet: the task waits."""

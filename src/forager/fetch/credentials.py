@@ -13,11 +13,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+import structlog
 
 from forager.core.clock import Clock
 from forager.core.errors import CredentialsMissing, FieldError, Permanent, Rejected, Transient, Unconfigured
 from forager.core.http import Fetch, Request, Response, SecretRef
+from forager.core.reasons import Reason
 from forager.core.secret import Secret
+
+log = structlog.get_logger("forager.fetch")
 
 SERVICE_KEY = "FORAGER_BACKEND_SERVICE_KEY"
 TTL = 300.0
@@ -53,11 +57,14 @@ class CredentialClient:
         self._retries = retries
         self._known: dict[Key, _Known] = {}
         self._asking: dict[Key, asyncio.Task[Credentials]] = {}
+        self.refusal: str | None = None
+        """Why the backend refuses our own key; None while it does not."""
 
     async def get(self, workspace: str, provider: str) -> Credentials:
         """Return credentials from the cache, or fetch them from the backend; concurrent callers share one request.
 
-        Raises `CredentialsMissing`, `Unconfigured` or, if the backend does not answer, `Transient`.
+        Raises `CredentialsMissing` or, if the backend does not answer, `Transient`. A key of ours that is missing or
+        refused is `CredentialsMissing`, too: the caller waits for an answer, and only an operator can help.
         """
         key = (workspace, provider)
         known = self._known.get(key)
@@ -85,7 +92,7 @@ class CredentialClient:
         me = asyncio.current_task()
         for tried in range(self._retries + 1):
             try:
-                credentials = _read(key, await self._fetch(request))
+                credentials = _read(key, await self._answer(request))
             except Transient:
                 if tried == self._retries:
                     raise
@@ -95,6 +102,26 @@ class CredentialClient:
                     self._remember(key, credentials)
                 return credentials
         raise AssertionError("unreachable")
+
+    async def _answer(self, request: Request) -> Response:
+        """Send a request. Logs once that the backend refuses our key, and once that it accepts it again."""
+        try:
+            response = await self._fetch(request)
+        except Unconfigured as error:  # the key is not set, or no header can hold it
+            raise self._refused(error.message) from None
+        if response.status in (401, 403):
+            why = f"The credential backend refuses our key ({response.status})."
+            raise self._refused(f"{why} Correct {SERVICE_KEY} and restart Forager.")
+        if self.refusal is not None:
+            self.refusal = None
+            log.info("key_accepted", service="credential backend", setting=SERVICE_KEY)
+        return response
+
+    def _refused(self, why: str) -> CredentialsMissing:
+        if self.refusal is None:
+            log.error("key_refused", service="credential backend", setting=SERVICE_KEY, error=why)
+        self.refusal = why
+        return CredentialsMissing(why, reason=Reason.KEY_REFUSED)
 
     def _request(self, workspace: str, provider: str) -> Request:
         if self._base_url is None:
@@ -128,8 +155,6 @@ def _read(key: Key, response: Response) -> Credentials:
     status = response.status
     if status == 404:
         raise CredentialsMissing(f"The backend has no credentials for {about}. Add them there, and try again.")
-    if status in (401, 403):
-        raise Unconfigured(f"The backend refuses our key ({status}). Correct {SERVICE_KEY}, restart, resume the job.")
     if status == 429 or status >= 500:
         raise Transient(f"The backend answered {status} when asked for {about}.")
     if status != 200:

@@ -25,6 +25,11 @@ class Logins:
     def __init__(self, client: CredentialClient) -> None:
         self._client = client
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the backend refuses our own key; None while it does not."""
+        return self._client.refusal
+
     async def __call__(self, login: LoginRef) -> tuple[Cookie, ...]:
         """Return the cookies of a login. Raises `CredentialsMissing`, also if the backend does not answer, which is not
         the site's fault."""

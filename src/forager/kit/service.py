@@ -129,6 +129,10 @@ class Service(Protocol):
         tasks."""
         ...
 
+    async def job_now(self, job: UUID) -> JobReport:
+        """Return a job with why none of its tasks runs, if none does (`waiting`). Raises `NotFound`."""
+        ...
+
     @property
     def schedules(self) -> Schedules:
         """The stored schedules. They are added with `put_schedule`, which checks them."""

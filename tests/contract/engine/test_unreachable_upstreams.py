@@ -62,10 +62,10 @@ async def test_an_upstream_that_goes_away_in_the_middle_of_a_job_pauses_it(
 async def test_a_crawl_of_many_sites_of_which_one_is_dead_is_not_paused(
     open_rig: OpenRig, unused_tcp_port: int
 ) -> None:
-    dead, site = f"127.0.0.1:{unused_tcp_port}", {"rate": None, "site": True, "retry": Retry(1, first=0.05)}
+    dead, once = f"127.0.0.1:{unused_tcp_port}", Retry(1, first=0.05)
     async with SerperSandbox() as alive:
         good = urlsplit(alive.url).netloc
-        rig = await open_rig(acts(Lane(dead, concurrency=1, **site), Lane(good, **site)))
+        rig = await open_rig(acts(Lane(dead, None, concurrency=1, retry=once, site=True), Lane(good, None, site=True)))
         wrong = [*many(3 * MOST_IN_VAIN, prefix="d", where=dead, url=f"http://{dead}/")]
         job = await rig.submit([*many(5, prefix="g", where=good, url=f"http://{good}/"), *wrong])
         await rig.run(f"http://{dead}", alive.url)

@@ -114,6 +114,22 @@ async def test_without_credentials_sync_is_502_and_the_page_is_not_asked_for__SC
     assert (seen["status"], seen["reason"]) == ("failed", "credentials_missing")
 
 
+async def test_a_key_that_the_backend_refuses_fails_each_page_and_degrades_health__SC_12(house: House) -> None:
+    house.backend.fail(401, 403)
+    for status in (401, 403):
+        answer = await house.ask("/members")
+        assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "key_refused")
+        assert f"refuses our key ({status})" in answer.json()["error"]
+        seen = await house.service.data(f"/{answer.json()['meta']['task_id']}")
+        assert (seen["status"], seen["reason"]) == ("failed", "key_refused")
+    health = (await house.service.client.get("/health")).json()["data"]
+    assert (health["status"], health["refused_keys"]) == ("degraded", 1)
+    assert "FORAGER_BACKEND_SERVICE_KEY" in health["refused_key_errors"]
+    assert house.lines.getvalue().count('"event":"key_refused"') == 1
+    assert (await house.ask("/members")).status_code == 200
+    assert (await house.service.client.get("/health")).json()["data"]["status"] == "ok"
+
+
 async def test_no_credential_is_seen_anywhere_however_a_page_ends__S8__SC_12__SC_15(
     house: House, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

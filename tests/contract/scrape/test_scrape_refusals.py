@@ -325,6 +325,55 @@ async def test_pages_of_a_paused_site_do_not_keep_other_pages_out_of_the_queue(t
     assert (seen["status"], seen["completed_tasks"]) == ("completed", 8)
 
 
+async def _all_wait(service: Service, count: int) -> None:
+    """Wait until this number of tasks are in the queue, so that none is in flight."""
+    async with asyncio.timeout(PATIENCE):
+        while sum(tasks for *_, tasks in await service.app.reports.queued_by_lane("scrape")) != count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("after", [60, 3600])
+async def test_the_queue_depth_is_kept_for_a_site_that_answers_429__SC_4(tmp_path: Path, after: int) -> None:
+    async with open_service(tmp_path, max_queue_depth=5) as service, service.app.engine():
+        accepted = 0
+        for number in range(25):
+            made = await service.client.post(API, json=service.target(f"/status/429?after={after}&page={number}"))
+            accepted += made.status_code == 202
+            await _all_wait(service, accepted)
+        refused = await service.client.post(API, json=service.target("/status/429"))
+    assert accepted == 5
+    assert refused.status_code == 503
+    assert "of at most 5 tasks" in refused.json()["error"]
+
+
+async def test_a_sync_caller_gets_the_reason_why_its_page_waits_for_a_429__SC_1(simple: Service) -> None:
+    late = await simple.sync("/status/429", timeout_seconds=5)
+    assert late.status_code == 504
+    answer = late.json()
+    assert (answer["meta"]["code"], answer["meta"]["reason"]) == ("still_running", "rate_limited")
+    assert "429" in answer["error"]
+    assert f"GET /api/v1/scrape/{answer['meta']['task_id']}" in answer["error"]
+
+
+async def test_a_sync_caller_gets_the_reason_why_its_site_sends_nothing__SC_1(simple: Service) -> None:
+    await simple.client.post(f"/api/v1/lanes/{simple.site.endpoint}/pause")
+    late = await simple.sync(timeout_seconds=5)
+    assert late.status_code == 504
+    assert "is paused by an operator" in late.json()["error"]
+
+
+async def test_a_sync_caller_is_told_that_its_job_is_paused_and_how_it_goes_on__SC_1(still: Service) -> None:
+    asked = asyncio.create_task(still.sync(timeout_seconds=5))
+    jobs: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE):
+        while not jobs:
+            jobs = (await still.client.get("/api/v1/jobs")).json()["data"]
+    await still.client.post(f"/api/v1/jobs/{jobs[0]['id']}/pause")
+    late = await asked
+    assert (late.status_code, late.json()["meta"]["reason"]) == (504, "paused")
+    assert f"POST /api/v1/jobs/{jobs[0]['id']}/resume" in late.json()["error"]
+
+
 async def test_a_queue_that_is_full_of_pages_that_can_run_is_full(tmp_path: Path) -> None:
     async with open_service(tmp_path, max_queue_depth=10) as service:
         await service.batch([service.target(f"/jobs/jsonld/{number}") for number in range(10)])

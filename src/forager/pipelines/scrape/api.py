@@ -15,6 +15,7 @@ from forager.kit.http.openapi import body_of, example, failures, refused
 from forager.kit.http.params import REPEATED, IdempotencyKey, checked_key
 from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
+from forager.kit.reports import JobReport
 from forager.kit.service import Service
 from forager.pipelines.scrape.api_bodies import (
     BatchCreated,
@@ -139,8 +140,7 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
         if ended is None and waiter.closing.is_set():
             return _closing(request, task_id=task)
         if ended is None:
-            message = f"The task has not ended within {body.timeout_seconds} s. It continues: GET /api/v1/scrape/{task}"
-            return refusal(request.scope, 504, "still_running", message, task_id=task)
+            return _still_open(request, await service.job_now(made.job), task, body.timeout_seconds)
         if ended.state != "completed":
             return _not_had(request, ended)
         seen, page = seen_task(ended)
@@ -235,6 +235,22 @@ def _check_size(body: dict[str, Any]) -> None:
 
 def _is_over(task: ScrapeTaskReport) -> bool:
     return task.state in ENDED or (task.state == "queued" and task.reason in SHORT)
+
+
+def _still_open(request: Request, job: JobReport, task: UUID, seconds: float) -> Response:
+    """Return the response about a page that was not fetched in time: why it waits, if it does, and where to look."""
+    late, look = f"The task has not ended within {seconds:g} s", f"GET /api/v1/scrape/{task}"
+    if job.state == "paused":
+        message = (
+            f"{late}: its job is paused ({job.reason or 'by an operator'}). It continues when the job is resumed: "
+            f"POST /api/v1/jobs/{job.id}/resume; {look}"
+        )
+        return refusal(request.scope, 504, "still_running", message, task_id=task, reason="paused")
+    if job.waiting is None:
+        return refusal(request.scope, 504, "still_running", f"{late}. It continues: {look}", task_id=task)
+    message = f"{late}: {job.waiting.message.rstrip('.')}. It continues: {look}"
+    reason, until = job.waiting.reason, job.waiting.until
+    return refusal(request.scope, 504, "still_running", message, task_id=task, reason=reason, waits_until=until)
 
 
 def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
