@@ -38,7 +38,7 @@ class _Streak:
 
 class Outages:
     """Pauses a job whose attempts all end without a connection (a name that does not resolve, a refused connection):
-    every other task would end alike, after all its retries. See decision 0050.
+    every other task would end alike, after all its retries. See decision 0051.
 
     A step that does not wait for its lane (`when_open="fail"`) is left alone: its caller waits for an end.
     """

@@ -1,16 +1,19 @@
 """Sites that fail, and what is our own fault: the breaker, a store that is away, a browser or a proxy that is short."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from forager.core.errors import BrowserCrashed, NoHealthyProxies, PoolExhausted, Short, StoreUnavailable
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Breaker, Retry
+from forager.engine.work import Worker
 from forager.sandbox.site import Outage, SandboxSite
 from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
-from tests.support.engine import until
+from tests.support.engine import EngineRig, until
 from tests.support.sites import BREAKER, SITE, RulesByHost, looks, plans, site_worker
 
 pytestmark = pytest.mark.one_store  # breakers are kept by the engine
@@ -24,17 +27,25 @@ async def test_an_outage_opens_the_breaker_and_one_probe_heals_it__SC_8(open_rig
         job = await rig.submit(plans(site.url(f"/page/{n}", host="a.example") for n in range(1, 41)), "looks")
         lane = replace(SITE, rate=40, per=1.0, burst=1, breaker=BREAKER, concurrency=2, retry=Retry(20, first=0.05))
         worker = site_worker(rig, [site], RulesByHost(lane))
-        async with rig.working(worker):
-            await site.arrived(5)
-            await until(lambda: any("open" in str(r["state"]) for r in rig.tables.read("SELECT state FROM lanes")))
-            seen = len(site.log)
-            assert seen <= 10, "open after at most ten failures"
-            await site.arrived(seen + 2)
-            probes = [v.at for v in site.log[seen:]]
-            assert probes[1] - probes[0] >= BREAKER.cooldown * 0.9, "one probe at a time"
-            await site.fail(None)
-            await until(lambda: rig.job(job)["state"] == "completed")
+        with capture_logs() as lines:
+            await _break_and_heal(rig, site, worker, job)
         assert rig.job(job)["failed"] == 0
+        turns = [line for line in lines if line["event"].startswith("breaker_")]
+        assert [line["event"] for line in turns][:: len(turns) - 1] == ["breaker_opened", "breaker_closed"]
+        assert all(line["lane"].startswith("a.example") for line in turns)
+
+
+async def _break_and_heal(rig: EngineRig, site: SandboxSite, worker: Worker, job: UUID) -> None:
+    async with rig.working(worker):
+        await site.arrived(5)
+        await until(lambda: any("open" in str(r["state"]) for r in rig.tables.read("SELECT state FROM lanes")))
+        seen = len(site.log)
+        assert seen <= 10, "open after at most ten failures"
+        await site.arrived(seen + 2)
+        probes = [v.at for v in site.log[seen:]]
+        assert probes[1] - probes[0] >= BREAKER.cooldown * 0.9, "one probe at a time"
+        await site.fail(None)
+        await until(lambda: rig.job(job)["state"] == "completed")
 
 
 async def test_a_step_that_asks_for_it_fails_at_once_while_the_breaker_is_open__SC_P28(open_rig: OpenRig) -> None:

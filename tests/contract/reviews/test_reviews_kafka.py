@@ -1,11 +1,13 @@
 """From a token to the topics: every review once, every failed page, and the token nowhere. On a mock cluster."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from forager.core.change import Change
 from forager.core.ids import task_numbers
@@ -13,7 +15,8 @@ from forager.pipelines.reviews.publication import message
 from forager.sandbox import Tenant
 from tests.support import kafka
 from tests.support.deliveries import deliver_new
-from tests.support.reviews import TOKEN, Reviews, open_reviews
+from tests.support.engine import until
+from tests.support.reviews import API, TOKEN, Reviews, open_reviews
 
 
 async def run(service: Reviews) -> str:
@@ -61,6 +64,35 @@ async def test_failed_pages_are_dead_letters_of_the_topic_without_the_token__RV_
         }
         assert all(each["stage"] == "reviews" and each["location_id"] for each in letters if each["page"] > 1)
         assert TOKEN not in str(letters)
+
+
+async def test_permanent_errors_and_publications_are_logged_with_their_context__RV_13(tmp_path: Path) -> None:
+    tenants = {"acme": Tenant(locations=6, expires_after=5)}
+    async with open_reviews(tmp_path, tenants=tenants, **settings(tmp_path)) as service:
+        with capture_logs() as lines:
+            made = await service.client.post(API, json={"access_token": TOKEN})
+            job, request = made.json()["data"]["job_id"], made.headers["X-Request-ID"]
+            await service.work()
+            app = service.app
+            assert await deliver_new(app.ledger, app.deliveries["kafka"].sink, app.clock, cursors=app.sinks)
+            await until(lambda: any(line["event"] == "job_ended" for line in lines))
+        letters = [value for _, _, value in kafka.read_topic(tmp_path, "reviews-dlq")]
+        raw = [value for _, _, value in kafka.read_topic(tmp_path, "reviews-raw")]
+    failed = [line for line in lines if line["event"] == "task_failed"]
+    assert len(failed) == len(letters) > 0, "every page that failed for good, not only the first"
+    context = ("task_id", "stage", "account_id", "location_id", "page", "reason", "error_type", "error")
+    by_task = {letter["task_id"]: letter for letter in letters}
+    for line in failed:
+        assert {name: line[name] for name in context} == {name: by_task[line["task_id"]][name] for name in context}
+    assert {(line["job_id"], line["request_id"], line["log_level"]) for line in failed} == {(job, request, "error")}
+    published = [line for line in lines if line["event"] == "job_published_to_kafka"]
+    assert {(line["job_id"], line["request_id"], line["pipeline"]) for line in published} == {(job, request, "reviews")}
+    told = Counter[Any]()
+    for line in published:
+        if line["topic"].endswith("reviews-raw"):
+            told[line["account_id"], line["location_id"]] += line["messages"]
+    assert told == Counter((each["account_id"], each["location_id"]) for each in raw)
+    assert TOKEN not in str(lines)
 
 
 @pytest.mark.parametrize(
