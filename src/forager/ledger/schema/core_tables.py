@@ -111,7 +111,6 @@ jobs = Table(
     Column("started_at", BigInteger),
     Column("finished_at", BigInteger),
     Column("planning_until", BigInteger, comment="a submission that has not moved by then is removed"),
-    Column("request_id", String(36), comment="of the HTTP request that submitted it, for the log"),
     # Counters: exact at every commit. total = queued + running + the four ends.
     Column("total", BigInteger, nullable=False, server_default="0"),
     Column("queued", BigInteger, nullable=False, server_default="0"),
@@ -127,6 +126,7 @@ jobs = Table(
     Column("records", BigInteger, nullable=False, server_default="0", comment="rows of job scope"),
     Column("discoveries", BigInteger, nullable=False, server_default="0", comment="rows of world scope that were new"),
     Column("rejected", BigInteger, nullable=False, server_default="0", comment="rows that failed validation"),
+    Column("request_id", String(36), comment="of the HTTP request that submitted it, for the log"),
     Index(
         "ix_jobs_open", "state", sqlite_where=text("finished_at IS NULL"), postgresql_where=text("finished_at IS NULL")
     ),
