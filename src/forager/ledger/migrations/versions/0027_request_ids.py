@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "core_0026"
-down_revision = "core_0025"
+revision = "core_0027"
+down_revision = "core_0026"
 branch_labels = None
 depends_on = None
 
