@@ -138,8 +138,12 @@ class Intake:
         chosen = self._pipelines.get(pipeline)
         if chosen is None:
             raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self._pipelines))}.")
-        job = _validated(pipeline, chosen.params, params)
-        return chosen, job, await self._references.load(chosen.needs)
+        needs = await self._references.load(chosen.needs)
+        try:
+            return chosen, _validated(pipeline, chosen.params, params), needs
+        except Rejected as refused:
+            further = await _look_up(needs, partial(_further_errors, chosen, params, refused.fields, needs))
+            raise Rejected(refused.message, fields=[*refused.fields, *further]) from refused
 
     def _parts_of(self, pipeline: str) -> Parts:
         parts = self._pipelines[pipeline].parts
@@ -208,6 +212,33 @@ def _validated(pipeline: str, shape: type[BaseModel], params: Mapping[str, Any])
         return shape.model_validate(dict(params))
     except ValidationError as error:
         raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
+
+
+def _further_errors(
+    chosen: Pipeline, params: Mapping[str, Any], known: Sequence[FieldError], needs: Mapping[str, Any]
+) -> list[FieldError]:
+    """Return what would still be refused if the invalid fields were right, so that the user corrects all in one round.
+
+    Conditions between fields and the check against the reference data need a valid job. So every invalid field gets its
+    first documented example, or is left out; without an example for a required field there is nothing to check.
+    """
+    wrong = {error.field.partition(".")[0].partition("[")[0] for error in known}
+    completed = {name: value for name, value in params.items() if name not in wrong}
+    for name in wrong & chosen.params.model_fields.keys():
+        examples = _examples(chosen.params).get(name)
+        if examples:
+            completed[name] = examples[0]
+    try:
+        chosen.check(_validated(chosen.name, chosen.params, completed), **needs)
+    except Rejected as refused:
+        return [error for error in refused.fields if error.field.partition(".")[0].partition("[")[0] not in wrong]
+    return []
+
+
+def _examples(shape: type[BaseModel]) -> dict[str, list[Any]]:
+    """Return the examples of each field in the JSON schema of a job's parameters."""
+    properties = shape.model_json_schema().get("properties", {})
+    return {name: field["examples"] for name, field in properties.items() if field.get("examples")}
 
 
 async def _look_up(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:

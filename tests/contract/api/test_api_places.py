@@ -115,6 +115,23 @@ async def test_bad_input_gets_an_error_per_field__PL_1(simple: Front) -> None:
     assert await simple.data("/api/v1/jobs") == []
 
 
+@pytest.mark.parametrize(
+    ("params", "fields"),
+    [
+        ({"keyword": "", "state": "XX"}, ["keyword", "state"]),
+        ({"keyword": "", "zips": ["00000"], "pages": 99}, ["keyword", "pages", "zips"]),
+        ({"keyword": "", "state": "AZ", "zips": ["85001"]}, ["body", "keyword"]),
+        ({"keyword": 7}, ["body", "keyword"]),
+    ],
+)
+async def test_all_mistakes_of_a_job_are_reported_in_one_round(
+    simple: Front, params: dict[str, Any], fields: list[str]
+) -> None:
+    refused = await simple.client.post("/api/v1/places/jobs", json=params)
+    assert refused.status_code == 422
+    assert sorted(error["field"] for error in refused.json()["meta"]["fields"]) == fields
+
+
 async def test_records_are_downloaded_as_json_lines_and_as_csv(front: Front) -> None:
     job = await front.create()
     await front.work()
