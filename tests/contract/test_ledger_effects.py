@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -87,6 +87,20 @@ async def test_effects_on_one_row_are_applied_in_their_order(rig: Rig, worker: W
     row = await _tally(rig, "a")
     assert row is not None
     assert (row.count, row.share, row.note) == (15, 1.5, "x")
+
+
+async def test_an_effect_fills_in_only_what_is_empty(rig: Rig, worker: Worker) -> None:
+    later = NOON + timedelta(hours=1)
+    await _settle(rig, worker, _on("a", fill={"seen_at": NOON}), _on("b", fill={"seen_at": NOON}, insert=True))
+    assert await _tally(rig, "a") is None
+    await _settle(rig, worker, _on("b", fill={"seen_at": later}), _on("c", fill={"seen_at": later}, insert=True))
+    rows = [await _tally(rig, name) for name in ("b", "c")]
+    assert [row and row.seen_at for row in rows] == [NOON, later]
+    emptied = (_on("b", set={"seen_at": None}), _on("b", fill={"seen_at": later}), _on("b", fill={"seen_at": NOON}))
+    await _settle(rig, worker, *emptied)
+    row = await _tally(rig, "b")
+    assert row is not None
+    assert row.seen_at == later, "in one transaction, too"
 
 
 async def test_nothing_of_a_settlement_whose_claim_is_lost_reaches_a_plain_table__PL_6(

@@ -59,6 +59,14 @@ def test_the_receiver_of_the_page_takes_the_true_once_and_refuses_the_false__SC_
         assert said in process.stdout.readline()
 
 
+def test_the_receiver_of_the_page_takes_the_changes_of_a_sink(receiver: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = receiver
+    assert process.stdout is not None
+    change = b'{"id": 977, "kind": "place", "key": "ChIJN1t", "op": "changed", "version": 3, "body": {}}'
+    assert post(port, signing.sign("new-secret", "hooks_977", int(time.time()), change), change) == 200
+    assert process.stdout.readline() == "place ChIJN1t changed\n"
+
+
 def test_the_page_has_every_error_of_the_verifier() -> None:
     page = PAGE.read_text("utf-8")
     for error in signing.WebhookError.__subclasses__():

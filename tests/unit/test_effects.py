@@ -39,7 +39,7 @@ KEY = {"id": "nyc", "day": 1}
         ({"key": {"id": "nyc", "day": "monday"}}, "Market.day: "),
         ({"add": {"colour": 1}}, "has no column colour"),
         ({"set": {"id": "la"}}, "has no column id"),
-        ({"add": {"failures": 1}, "set": {"failures": 0}}, "do one of both"),
+        ({"add": {"failures": 1}, "set": {"failures": 0}}, "choose one of add, set and fill"),
         ({"add": {"city": 1}}, "cannot be added"),
         ({"add": {"failures": 1.5}}, "cannot be added"),
         ({"add": {"failures": True}}, "cannot be added"),

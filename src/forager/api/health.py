@@ -59,7 +59,7 @@ class HealthReport(BaseModel):
     circuits: dict[str, int] = Field(description="Lanes whose circuit breaker is open or half_open, by state.")
     circuit_domains: dict[str, str] | None = Field(description="Their names; only for callers with the key.")
     stalled_sinks: int = Field(
-        description="Sinks that fail and have delivered nothing for 5 minutes, or are full for a day."
+        description="Sinks that fail and have delivered nothing for 5 minutes, or are full for a day: `degraded`."
     )
     stalled_sink_errors: dict[str, str] | None = Field(
         description="Their last errors, by name; only for callers with the key."
@@ -101,9 +101,9 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
     )
     async def show_health(request: Request) -> Response:
         """Returns 503 if the store does not answer or accepts no work, if the broker of Celery
-        does not take the shifts that are needed, if no worker runs in a process that should have
-        one, or if a sink fails and has delivered nothing for 5 minutes; also if the credential
-        backend refuses our key (`degraded`)."""
+        does not take the shifts that are needed, or if no worker runs in a process that should have
+        one (`red`); also if a sink, or the receiver of its webhooks, fails and has accepted nothing
+        for 5 minutes, or if the credential backend refuses our key (`degraded`)."""
         signs = await vital.take()
         trouble = app.worker.stats.trouble or app.runner_trouble
         figures = signs.figures
@@ -111,8 +111,8 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         known = app.roster.names
         stalled = {sink.name: sink.error or "" for sink in signs.sinks if sink.stalled and sink.name in known}
         refused = app.refused_keys()
-        works = signs.store == "ok" and trouble is None and worker != "stopped" and not stalled
-        ok = works and not refused
+        works = signs.store == "ok" and trouble is None and worker != "stopped"
+        ok = works and not stalled and not refused
         report = {
             "status": "ok" if ok else "degraded" if works else "red",
             "store": signs.store,

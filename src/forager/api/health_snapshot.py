@@ -62,7 +62,7 @@ class VitalSigns:
                 figures = await app.reports.health()
                 time = await app.ledger.now()
                 now = round(time.timestamp() * 1000)
-                sinks = await app.sinks.statuses(app.roster.names)
+                sinks = await app.roster.statuses()
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
                 features, queues = await _figures(app), await app.reports.waiting_by_queue(now)

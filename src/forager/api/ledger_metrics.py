@@ -37,7 +37,7 @@ def ledger_metrics(vital: Vital) -> Iterable[Metric]:
     about = "Living sessions that serve a queue (a running Celery shift is one); `all`: those that serve every queue."
     yield _by_queue("forager_queue_sessions", about, vital.sessions)
     yield _by_queue("forager_shifts_running", "Celery shifts that run, by queue.", vital.shifts)
-    yield from _sink_metrics(vital.sinks)
+    yield from _sink_metrics(vital.sinks, vital.time)
     yield from _watch_metrics(vital.watches)
     yield from (gauge(each.name, each.about, each.value) for each in vital.features)
 
@@ -88,10 +88,20 @@ def _gauges(of: str, gauges: Gauges[T], statuses: Sequence[T]) -> Iterable[Metri
         yield gauge
 
 
-def _sink_metrics(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
+def _sink_metrics(sinks: Sequence[SinkStatus], now: datetime | None) -> Iterable[Metric]:
     """Sink metrics as the ledger has them, so that every process reports the same values, whichever one delivers."""
     yield from _gauges("sink", _SINK_GAUGES, sinks)
-    delivered = CounterMetricFamily("forager_sink_delivered", "Changes that a sink has taken.", labels=["sink"])
+    failing = GaugeMetricFamily(
+        "forager_sink_failing_seconds", "How long a sink has failed without a success; 0 if it works.", labels=["sink"]
+    )
+    for sink in sinks:
+        since = sink.failing_since
+        failing.add_metric(
+            [sink.name], 0.0 if since is None or now is None else max(0.0, (now - since).total_seconds())
+        )
+    yield failing
+    about = "Changes that a sink has taken; of webhooks, those that a receiver accepted."
+    delivered = CounterMetricFamily("forager_sink_delivered", about, labels=["sink"])
     for sink in sinks:
         delivered.add_metric([sink.name], sink.delivered)
     yield delivered
@@ -101,7 +111,12 @@ _SINK_GAUGES: Gauges[SinkStatus] = (
     ("behind", "Changes that a sink has not passed.", lambda sink: sink.behind),
     ("lag_seconds", "Age of the oldest change that a sink has not passed.", lambda sink: sink.lag),
     ("rate", "Changes per second that a sink took, over about a minute.", lambda sink: sink.rate),
-    ("failing", "1 while a sink cannot be reached.", lambda sink: float(sink.failures > 0)),
+    ("waiting", "Messages that webhook receivers have not accepted yet.", lambda sink: sink.waiting),
+    (
+        "failing",
+        "1 while a sink or the receiver of its webhooks accepts nothing.",
+        lambda sink: float(sink.failures > 0),
+    ),
     (
         "stalled",
         "1 if a sink fails and has delivered nothing for 5 minutes, or is full for a day.",

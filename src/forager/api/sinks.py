@@ -43,22 +43,27 @@ class SinkReport(BaseModel):
     configured: bool = Field(description="Whether this process can deliver it.")
     problem: str | None = Field(description="Why this process cannot deliver it, although there is a row.")
     state: Literal["delivering", "failing", "paused", "idle"] = Field(
-        description="`idle`: no process delivers it now. `failing`: its last try failed, and it is tried again."
+        description="`idle`: no process delivers it now. `failing`: its last try failed, or no"
+        " receiver of its webhooks has accepted a message since; it is tried again."
     )
     cursor: int = Field(description="Number of the last change that it has passed.")
     behind: int = Field(description="Changes in the log after that, of any kind.")
     lag_seconds: float = Field(description="Age of the oldest of these, in seconds.")
-    delivered: int = Field(description="Changes delivered, including repeated deliveries.")
+    delivered: int = Field(
+        description="Changes delivered, including repeated deliveries; of a webhook, messages answered with 2xx."
+    )
+    waiting: int = Field(description="Messages that webhook receivers have not accepted yet; 0 for other types.")
     rate: float = Field(description="Changes delivered per second, averaged over about a minute.")
     owner: str | None = Field(description="The session that delivers it now.")
     failures: int = Field(description="Failed tries since the last that succeeded.")
     error: str | None = Field(description="The last error, even if a later try succeeded.")
     error_at: datetime | None
+    failing_since: datetime | None = Field(description="When the first of these failures was; null while it works.")
     retry_at: datetime | None = Field(description="When the next try is due, while it fails or is full.")
     moved_at: datetime | None
     set_aside: int = Field(description="Refused changes that wait for a decision.")
     stalled: bool = Field(
-        description="Whether it fails and has delivered nothing for 5 minutes, or is full for a day: health is red."
+        description="Whether it fails and has delivered nothing for 5 minutes, or is full for a day: `degraded`."
     )
 
 
@@ -133,7 +138,7 @@ def _add_looking(router: Router, app: App) -> None:
     async def list_sinks(request: Request) -> Response:
         """Sinks of the settings, sinks that were added, and sinks that the ledger remembers from before."""
         await app.roster.refresh()
-        statuses = await app.sinks.statuses(app.roster.names)
+        statuses = await app.roster.statuses()
         return answer(request, [_report(app, status) for status in statuses])
 
     @router.get("/sinks/{sink}", summary="Show a sink", **_ONE)
@@ -241,7 +246,7 @@ def _add_refused(router: Router, app: App) -> None:
 
 async def _status(app: App, name: str) -> SinkStatus:
     await app.roster.refresh()
-    for status in await app.sinks.statuses(app.roster.names):
+    for status in await app.roster.statuses():
         if status.name == name:
             return status
     raise NotFound(f"There is no sink {name!r}. See `forager sinks list`.")

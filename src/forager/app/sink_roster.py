@@ -17,7 +17,7 @@ from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Re
 from forager.core.invalid import field_errors
 from forager.core.lane_names import sink_lane
 from forager.core.names import checked_name
-from forager.core.sink import Sink, SinkRow
+from forager.core.sink import Outbox, Sink, SinkRow, SinkStatus
 from forager.engine.deliver import Delivery
 from forager.engine.deliveries import Deliveries
 from forager.kit.service import SinkService
@@ -67,6 +67,19 @@ class SinkRoster:
 
     def row(self, name: str) -> SinkRow | None:
         return self.given.get(name) or self.added.get(name)
+
+    async def statuses(self) -> list[SinkStatus]:
+        """Return the status of every sink. A change of a type with messages is delivered when its message is."""
+        statuses = await self._rows.statuses(self.names)
+        outboxes: dict[str, Outbox] = {}
+        for name, kind in self.types.items():
+            if kind.outboxes is not None:
+                rows = [row for row in (*self.given.values(), *self.added.values()) if row.type == name]
+                outboxes |= await kind.outboxes.load()(self._service.database, rows)
+        now = await self._service.ledger.now()
+        return [
+            status.with_outbox(found, now) if (found := outboxes.get(status.name)) else status for status in statuses
+        ]
 
     async def run(self) -> None:
         """Follow the rows until cancelled."""

@@ -162,5 +162,8 @@ def _show_webhook(received: Received) -> None:
         render.write(f"webhook refused: {received.problem}\n")
         return
     message = orjson.loads(received.body)  # its signature was checked, so the body is ours
-    counts = ", ".join(f"{count} {name}" for name, count in message["summary"].items())
-    render.write(f"webhook {received.id}: {message['status']} ({counts})\n")
+    if "summary" in message:  # the end of a job
+        counts = ", ".join(f"{count} {name}" for name, count in message["summary"].items())
+        render.write(f"webhook {received.id}: {message['status']} ({counts})\n")
+    else:  # a change, of a sink that was added
+        render.write(f"webhook {received.id}: {message['kind']} {message['key']} {message['op']}\n")

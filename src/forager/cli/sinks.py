@@ -15,14 +15,14 @@ MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help
 
 @app.command("list")
 def list_sinks(context: typer.Context, as_json: Json = False) -> None:
-    """List the sinks: state, backlog, rate and what is wrong now."""
+    """List the sinks: state, backlog, what was delivered and what is wrong now."""
     from forager.kit.cli import render
 
     sinks = with_api(context, lambda at: at.api.get("/sinks"))
     if as_json:
         render.show_json(sinks)
         return
-    figures = ("behind", "lag", "rate", "refused")
+    figures = ("behind", "lag", "waiting", "delivered", "refused")
     rows = render.table("sink", "type", "state", *figures, right=figures)
     for each in sinks:
         rows.add_row(
@@ -31,12 +31,13 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
             state_of(each),
             render.count(each["behind"]),
             render.duration(each["lag_seconds"]),
-            f"{each['rate']:,.1f}/s",
+            render.count(each["waiting"]),
+            render.count(each["delivered"]),
             render.count(each["set_aside"]),
         )
     render.out().print(rows)
     for each in sinks:
-        if wrong := each["problem"] or (each["error"] if each["failures"] else None):
+        if wrong := each["problem"] or (_failing(each) if each["failures"] else None):
             render.out().print(render.plain(f"{each['name']}: {wrong}"), soft_wrap=True)
 
 
@@ -121,8 +122,13 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
                 ("position in the log", f"change {render.count(status['cursor'])}"),
                 ("behind", f"{render.some(status['behind'], 'change')}, {render.duration(status['lag_seconds'])}"),
                 ("delivered", f"{render.some(status['delivered'], 'change')}, {status['rate']:,.1f} per second"),
+                (
+                    "waiting",
+                    f"{render.some(status['waiting'], 'message')} not yet accepted" if status["waiting"] else None,
+                ),
                 ("refused", render.count(status["set_aside"]) if status["set_aside"] else None),
                 ("failures in a row", render.count(status["failures"]) if failing else None),
+                ("failing since", render.moment(status["failing_since"]) if status["failing_since"] else None),
                 ("last error", render.plain(status["error"]) if status["error"] else None),
                 ("at", render.moment(status["error_at"]) if status["error"] else None),
                 ("next try", render.moment(status["retry_at"]) if status["retry_at"] else None),
@@ -230,6 +236,18 @@ def state_of(sink: dict[str, Any]) -> Any:
         return Text("not configured", style="dim")
     styles = {"delivering": "green", "failing": "red", "paused": "yellow", "idle": "dim"}
     return Text(sink["state"], style=styles[sink["state"]])
+
+
+def _failing(sink: dict[str, Any]) -> str:
+    """Return the last error, since when the sink fails, and what happens next."""
+    from forager.kit.cli import render
+
+    parts = [f"failing since {render.moment(sink['failing_since'])}"] if sink["failing_since"] else []
+    if sink["waiting"]:
+        parts.append(f"{render.some(sink['waiting'], 'message waits', 'messages wait')}")
+    if sink["retry_at"]:
+        parts.append(f"next try {render.moment(sink['retry_at'])}")
+    return f"{sink['error']} ({', '.join(parts)})" if parts else str(sink["error"])
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Hooks for the end of a task or a job, however it ends.
+"""Hooks for each try of a task, and for the end of a task or a job, however it ends.
 
 A step's `on_end` and a pipeline's `on_job_end` are pure functions. The ledger calls them inside the transaction that
 ends the task or the job: after the last retry, when a wait was given up, when a worker died with the task, when the job
@@ -33,6 +33,16 @@ class TaskEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskTry:
+    """How one try of a task ended."""
+
+    state: TaskState
+    """The state of the task after it: COMPLETED, WAITING for the next try, READY in a job that was paused, FAILED …"""
+    error: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Aftermath:
     """The result of a hook."""
 
@@ -62,5 +72,8 @@ class JobEnd:
 
 OnEnd = Callable[[Any, TaskEnd], Aftermath | None]
 """`on_end(task, end)`. It must not raise; if it does, the task ends without its result, and the error is logged."""
+OnTry = Callable[[Any, TaskTry], Sequence[Effect]]
+"""`on_try(task, end)`: effects of the transaction that settles a try, whether the task ends or is tried again. It is
+not called for a task that was put back before it was tried. The same holds if it raises."""
 OnJobEnd = Callable[[Any, JobEnd], Sequence[Effect]]
 """`on_job_end(params, end)`. The same holds."""

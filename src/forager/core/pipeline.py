@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from forager.core.ends import OnEnd, OnJobEnd
+from forager.core.ends import OnEnd, OnJobEnd, OnTry
 from forager.core.errors import Unconfigured
 from forager.core.http import Fetch
 from forager.core.outcome import Outcome
@@ -147,6 +147,8 @@ class Step:
     """Log every attempt: when, how long, how it ended. Otherwise only failed attempts are logged."""
     on_end: OnEnd | None = None
     """`on_end(task, end)`: further effects of the transaction that ends a task, however it ends."""
+    on_try: OnTry | None = None
+    """`on_try(task, end)`: further effects of every try, also of one that is followed by another."""
 
 
 def step(
@@ -163,10 +165,23 @@ def step(
     when_capped: WhenCapped = "wait",
     attempts: bool = False,
     on_end: OnEnd | None = None,
+    on_try: OnTry | None = None,
 ) -> Step:
     """Declare the step that performs one kind of task. The parameters are those of `Step`."""
     return Step(
-        task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts, on_end
+        task,
+        run,
+        price,
+        timeout,
+        retry,
+        when_open,
+        when_late,
+        patience,
+        one_open,
+        when_capped,
+        attempts,
+        on_end,
+        on_try,
     )
 
 

@@ -6,7 +6,7 @@ same batch over again. A sink that is reachable and refuses what it was given ra
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -111,6 +111,25 @@ class SinkPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class Outbox:
+    """The messages of a sink that hands changes on as messages, each of which a receiver must accept."""
+
+    accepted: int = 0
+    """Messages that receivers have accepted."""
+    waiting: int = 0
+    """Messages that they have not: they wait for their first try or for the next."""
+    failures: int = 0
+    """Failed tries since a receiver last accepted a message; 0 while none fails."""
+    failing_since: datetime | None = None
+    """When the first of these failed."""
+    error: str | None = None
+    """The last error, even if a later try succeeded."""
+    error_at: datetime | None = None
+    retry_at: datetime | None = None
+    """When the next message is due."""
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStatus:
     """The status of a sink, for people and monitors."""
 
@@ -121,7 +140,7 @@ class SinkStatus:
     lag: float
     """Seconds since the oldest of these was committed; 0 if there are none."""
     delivered: int
-    """Changes delivered since its beginning, including repeated deliveries."""
+    """Changes delivered since its beginning, including repeated deliveries; of webhooks, those that were accepted."""
     rate: float
     """Changes delivered per second, averaged over about a minute."""
     owner: str | None
@@ -138,8 +157,32 @@ class SinkStatus:
     set_aside: int
     """Changes that it refused and that wait for an operator's decision."""
     stalled: bool = False
-    """Whether changes wait for it, and it fails and has delivered nothing for `STALLED_AFTER` seconds or has been full
-    for `FULL_TOO_LONG`."""
+    """Whether changes or messages wait for it, and it fails and has delivered nothing for `STALLED_AFTER` seconds or
+    has been full for `FULL_TOO_LONG`."""
+    failing_since: datetime | None = None
+    """Time of the first failed try since the last that succeeded; None while it works."""
+    waiting: int = 0
+    """Messages that its receivers have not accepted yet (`Outbox`)."""
+
+    def with_outbox(self, outbox: Outbox, now: datetime) -> "SinkStatus":
+        """Return the status with what became of its messages: a change is delivered when its message is accepted."""
+        status = replace(self, delivered=outbox.accepted, waiting=outbox.waiting)
+        if outbox.error_at is not None and (self.error_at is None or self.error_at < outbox.error_at):
+            status = replace(status, error=outbox.error, error_at=outbox.error_at)
+        if outbox.failing_since is None:
+            return status
+        since = min(outbox.failing_since, self.failing_since or outbox.failing_since)
+        failing_for = (now - outbox.failing_since).total_seconds()
+        return replace(
+            status,
+            error=outbox.error,
+            error_at=outbox.error_at,
+            failures=max(self.failures, outbox.failures),
+            failing_since=since,
+            retry_at=outbox.retry_at or self.retry_at,
+            rate=0.0,
+            stalled=self.stalled or (not self.paused and failing_for > STALLED_AFTER),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class TableRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A change of one row of a plain table: numbers to add, values to set, in the row with this key.
+    """A change of one row of a plain table: numbers to add, values to set or to fill in, in the row with this key.
 
     It takes effect exactly once with the settlement that carries it, or not at all. Several effects on one row in one
     transaction are applied in their order. Everything is checked when the effect is made; raises `ValueError`.
@@ -53,6 +53,8 @@ class Effect:
     add: Mapping[str, int | float | Decimal] = field(default_factory=lambda: NOTHING)
     """Added to the stored number; NULL counts as 0."""
     set: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    fill: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    """Set only where the stored value is NULL: the beginning of something, say."""
     insert: bool = False
     """Create the row if there is none, with the defaults of its other columns. Otherwise nothing happens then."""
 
@@ -60,15 +62,16 @@ class Effect:
         name = self.row.__name__
         if self.key.keys() != {*self.row.key}:
             raise ValueError(f"{name} is identified by {', '.join(self.row.key)}; the effect names {[*self.key]}.")
-        changed = [*self.add, *self.set]
+        changed = [*self.add, *self.set, *self.fill]
         if wrong := [c for c in changed if c not in self.row.model_fields or c in self.row.key]:
             raise ValueError(f"{name} has no column {', '.join(wrong)} that an effect could change.")
         if len(set(changed)) < len(changed):
-            raise ValueError(f"An effect on {name} adds to a column and sets it: do one of both.")
+            raise ValueError(f"An effect on {name} changes a column in two ways: choose one of add, set and fill.")
         for column in self.add:
             _check_number(self.row, column, self.add[column])
         object.__setattr__(self, "key", {c: _checked(self.row, c, self.key[c]) for c in self.row.key})
-        object.__setattr__(self, "set", {c: _checked(self.row, c, value) for c, value in self.set.items()})
+        for how in ("set", "fill"):
+            object.__setattr__(self, how, {c: _checked(self.row, c, v) for c, v in getattr(self, how).items()})
         if self.insert and (missing := _required(self.row) - {*self.key, *changed}):
             raise ValueError(f"A new {name} needs {', '.join(sorted(missing))}, which have no default.")
 

@@ -5,7 +5,10 @@ import traceback
 from collections.abc import Callable
 from typing import TypedDict
 
+import structlog
+
 from forager.core.clock import Clock
+from forager.core.ends import OnTry, TaskTry
 from forager.core.errors import (
     Disallowed,
     Evidence,
@@ -30,6 +33,8 @@ from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry, wait_without_attempt
 from forager.engine.suspects import WatchedFetch
+
+log = structlog.get_logger("forager.engine")
 
 AFTER_429 = Retry(first=1.0, cap=60.0)
 """Delays after a 429 without a `Retry-After`. They burn no attempt."""
@@ -65,6 +70,38 @@ async def attempt(
 ) -> Settlement:
     """Run the step of a leased task within its time-out, measured by `clock`. Returns how it ended; raises only when
     cancelled."""
+    settlement = await _attempt(lease, step, fetch, lane, clock, random, patience)
+    if step is not None and step.on_try is not None:
+        _note_try(settlement, step.on_try, clock)
+    return settlement
+
+
+def _note_try(settlement: Settlement, on_try: OnTry, clock: Clock) -> None:
+    """Add the effects of a try. A task that was put back before it was tried has none: its lane is closed, or we are
+    short of something."""
+    was_tried = settlement.state is TaskState.COMPLETED or settlement.burned or settlement.halt or settlement.facts
+    task = settlement.lease.task
+    if not was_tried or isinstance(task, Undecodable):
+        return
+    try:
+        effects = on_try(task, TaskTry(settlement.state, settlement.error, clock.now()))
+    except Exception:
+        log.exception("a hook failed", hook="on_try", kind=settlement.lease.kind, key=settlement.lease.key)
+        return
+    extras = settlement.extras or Extras()
+    extras.effects = [*extras.effects, *effects]
+    settlement.extras = extras
+
+
+async def _attempt(
+    lease: Lease,
+    step: Step | None,
+    fetch: LaneFetch,
+    lane: LaneRun,
+    clock: Clock,
+    random: Callable[[], float],
+    patience: float,
+) -> Settlement:
     if step is not None and step.patience is not None:
         patience = step.patience
     try:

@@ -349,6 +349,8 @@ class Delivery:
             self._kept = -1  # the stored position is unknown now
             raise _Moved
         self._kept = self._cursor
+        if self._failures:
+            log.info("sink_recovered", sink=self.sink.name, failures=self._failures)
         self._failures = 0
 
     async def _retry_set_aside(self) -> None:

@@ -45,5 +45,8 @@ class SinkFeature:
     """`tables(settings, table, columns) -> Iterable[Mapping[str, Any]]`: reads rows of any table in the warehouse of
     this type, for reference data (`FromTable`). Raises `Rejected` if a setting, the table or every column is
     missing."""
+    outboxes: Ref | None = None
+    """`outboxes(database, rows) -> Awaitable[Mapping[str, Outbox]]`: by sink, what became of the messages that sinks of
+    this type have handed on. None: a change is delivered when the sink has taken it."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

@@ -1,5 +1,6 @@
 """Sinks through the API: how each is doing, pause, resume, replay, and what one has refused."""
 
+import re
 from typing import Any
 
 from forager.core.lane_names import sink_lane
@@ -31,10 +32,20 @@ async def test_a_sink_is_paused_and_resumed_by_its_lane(simple: Front) -> None:
 
 
 async def test_a_sink_that_fails_says_so(simple: Front) -> None:
+    await simple.app.sinks.failed("webhook", "It does not answer.", failures=1, retry_in=4.0)
+    first = await simple.data(f"{PATH}/webhook")
+    await simple.app.database.write("UPDATE cursors SET failing_since = failing_since - 60000")
     await simple.app.sinks.failed("webhook", "It does not answer.", failures=3, retry_in=4.0)
     shown = await simple.data(f"{PATH}/webhook")
     assert (shown["state"], shown["failures"], shown["error"]) == ("failing", 3, "It does not answer.")
     assert shown["retry_at"] > shown["error_at"]
+    assert shown["failing_since"] < first["failing_since"] <= first["error_at"], "the time of the first failure is kept"
+    metrics = (await simple.client.get("/metrics")).text
+    seconds = re.search(r'^forager_sink_failing_seconds\{sink="webhook"\} (\S+)', metrics, re.MULTILINE)
+    assert seconds is not None
+    assert 60 <= float(seconds[1]) < 600
+    await simple.app.sinks.advance("webhook", 0)
+    assert (await simple.data(f"{PATH}/webhook"))["failing_since"] is None
 
 
 async def test_a_replay_moves_the_place_in_the_log(simple: Front) -> None:
@@ -96,15 +107,15 @@ async def test_a_sink_that_there_is_not_is_a_404(simple: Front) -> None:
 
 async def test_metrics_tell_lag_and_rate_of_each_sink(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
-    await simple.app.sinks.advance("webhook", 0, delivered=7, rate=2.0)
+    await simple.app.sinks.advance("search", 0, delivered=7, rate=2.0)
     told = (await simple.client.get("/metrics")).text
     lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if line.startswith("forager_sink_"))
-    assert lines['forager_sink_behind{sink="webhook"}'] == "1.0"
-    assert lines['forager_sink_delivered_total{sink="webhook"}'] == "7.0"
-    assert 1.5 < float(lines['forager_sink_rate{sink="webhook"}']) <= 2.0
-    assert float(lines['forager_sink_lag_seconds{sink="webhook"}']) >= 0
-    assert lines['forager_sink_failing{sink="webhook"}'] == lines['forager_sink_paused{sink="webhook"}'] == "0.0"
-    assert lines['forager_sink_set_aside{sink="webhook"}'] == "0.0"
+    assert lines['forager_sink_behind{sink="search"}'] == "1.0"
+    assert lines['forager_sink_delivered_total{sink="search"}'] == "7.0"
+    assert 1.5 < float(lines['forager_sink_rate{sink="search"}']) <= 2.0
+    assert float(lines['forager_sink_lag_seconds{sink="search"}']) >= 0
+    assert lines['forager_sink_failing{sink="search"}'] == lines['forager_sink_paused{sink="search"}'] == "0.0"
+    assert lines['forager_sink_set_aside{sink="search"}'] == "0.0"
 
 
 HOOK = {"name": "places", "type": "webhook", "kinds": ["place"], "options": {"url": "https://receiver.example/a?t=1"}}
@@ -114,6 +125,9 @@ async def test_a_sink_is_added_shown_and_removed(simple: Front) -> None:
     made = await simple.client.post(PATH, json={**HOOK, "pipelines": ["places"]})
     assert made.status_code == 201, made.text
     shown = made.json()["data"]
+    assert shown.pop("warnings") == [
+        "FORAGER_WEBHOOK_SECRET is not set: messages are kept, and none is sent until it is"
+    ]
     assert shown == await simple.data(f"{PATH}/places")
     assert (shown["type"], shown["origin"], shown["configured"]) == ("webhook", "row", True)
     assert (shown["kinds"], shown["pipelines"], shown["options"]) == (["place"], ["places"], HOOK["options"])
@@ -157,7 +171,7 @@ async def test_the_types_of_sinks_and_their_options_are_listed(simple: Front) ->
     assert not types["search"]["addable"]
 
 
-async def test_a_sink_that_is_full_for_a_day_makes_health_red(simple: Front) -> None:
+async def test_a_sink_that_is_full_for_a_day_degrades_health(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
     sinks, day = simple.app.sinks, 86_400.0
 
@@ -176,7 +190,7 @@ async def test_a_sink_that_is_full_for_a_day_makes_health_red(simple: Front) -> 
     assert not (await simple.data(f"{PATH}/webhook"))["stalled"], "it goes on"
 
 
-async def test_a_sink_that_fails_for_five_minutes_makes_health_red(simple: Front) -> None:
+async def test_a_sink_that_fails_for_five_minutes_degrades_health(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
     await simple.app.sinks.advance("webhook", 0)
     await simple.app.sinks.failed("webhook", "It does not answer.", failures=9, retry_in=4.0)

@@ -75,6 +75,7 @@ class RowWrite:
     insert: bool
     add: dict[str, Any] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)
+    fill: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, effect: Effect) -> "RowWrite":
@@ -97,6 +98,14 @@ class RowWrite:
         for name, value in effect.set.items():
             self.set[name] = columns[name].encoded(value)
             self.add.pop(name, None)
+            self.fill.pop(name, None)
+        for name, value in effect.fill.items():
+            if name in self.add:  # the sum is no NULL
+                continue
+            if name not in self.set:
+                self.fill.setdefault(name, columns[name].encoded(value))
+            elif self.set[name] is None:
+                self.set[name] = columns[name].encoded(value)
 
     @property
     def where(self) -> str:
@@ -111,6 +120,7 @@ class RowWrite:
         values = {f"key_{name}": value for name, value in self.key.items()}
         values |= {f"set_{name}": value for name, value in self.set.items()}
         values |= {f"add_{name}": value for name, value in self.add.items()}
+        values |= {f"fill_{name}": value for name, value in self.fill.items()}
         if self.insert:
             values |= {f"new_{name}": self._default(name) + value for name, value in self.add.items()}
         return values
@@ -118,6 +128,7 @@ class RowWrite:
     def _update(self) -> str:
         added = [f'"{name}" = coalesce("{name}", 0) + :add_{name}' for name in sorted(self.add)]
         given = [f'"{name}" = :set_{name}' for name in sorted(self.set)]
+        given += [f'"{name}" = coalesce("{name}", :fill_{name})' for name in sorted(self.fill)]
         # A statement without a change still reports whether the row exists.
         same = f'"{self.row.key[0]}" = "{self.row.key[0]}"'
         return f"UPDATE {self.row.table} SET {', '.join([*added, *given]) or same} WHERE {self.where}"
@@ -127,9 +138,11 @@ class RowWrite:
         marks = {name: f":key_{name}" for name in self.key}
         marks |= {name: f":new_{name}" for name in sorted(self.add)}
         marks |= {name: f":set_{name}" for name in sorted(self.set)}
+        marks |= {name: f":fill_{name}" for name in sorted(self.fill)}
         names = ", ".join(f'"{name}"' for name in marks)
         added = [f'"{name}" = coalesce({table}."{name}", 0) + :add_{name}' for name in sorted(self.add)]
         given = [f'"{name}" = excluded."{name}"' for name in sorted(self.set)]
+        given += [f'"{name}" = coalesce({table}."{name}", excluded."{name}")' for name in sorted(self.fill)]
         same = f'"{self.row.key[0]}" = excluded."{self.row.key[0]}"'
         return (
             f"INSERT INTO {table} ({names}) VALUES ({', '.join(marks.values())})"
@@ -150,8 +163,8 @@ def folded(effects: Iterable[Effect]) -> list[RowWrite]:
         write = RowWrite.of(effect)
         own = writes.setdefault((effect.row.table, repr(write.key)), [])
         # Do not merge an update with a later insert: the update must not become part of a new row, and whether the row
-        # exists is not known here.
-        if own and own[-1].insert == effect.insert:
+        # exists is not known here. Nor a number that is added to a column which the statement before may fill in.
+        if own and own[-1].insert == effect.insert and not own[-1].fill.keys() & effect.add.keys():
             own[-1].then(effect)
         else:
             own.append(write)

@@ -19,6 +19,7 @@ cursors = Table(
     Column("error", Text, comment="the last"),
     Column("error_at", BigInteger),
     Column("retry_at", BigInteger, comment="NULL: it does not fail"),
+    Column("failing_since", BigInteger, comment="NULL: it does not fail"),
 )
 
 # Sinks that operators added, beside those of the settings. Addresses and credentials are settings, but a webhook's URL.

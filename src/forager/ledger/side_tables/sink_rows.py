@@ -6,7 +6,7 @@ import orjson
 
 from forager.core.database import Database, Row
 from forager.core.errors import Conflict
-from forager.core.sink import SinkRow
+from forager.core.sink import SinkRow, SinkStatus
 from forager.kit.queries import at, loads
 from forager.ledger.side_tables.sinks import SinkTable
 
@@ -55,6 +55,10 @@ class SinkRows:
     async def forget(self, name: str) -> None:
         """Remove the position of a sink and the changes that it refused."""
         await self._table.forget(name)
+
+    async def statuses(self, names: Sequence[str]) -> list[SinkStatus]:
+        """Return the status of these sinks, and of every other that the ledger knows."""
+        return await self._table.statuses(names)
 
     async def is_delivered(self, name: str) -> bool:
         """Return whether a living session delivers this sink now."""

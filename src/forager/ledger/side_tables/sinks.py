@@ -38,18 +38,21 @@ WHERE (CAST(:session AS BIGINT) IS NULL
     OR (coalesce(CAST(:expected AS BIGINT), 0) = 0 AND (CAST(:session AS BIGINT) IS NULL
       OR NOT EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND paused))))
 ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at,
-  delivered = cursors.delivered + excluded.delivered, rate = excluded.rate, failures = 0, retry_at = NULL
+  delivered = cursors.delivered + excluded.delivered, rate = excluded.rate, failures = 0, retry_at = NULL,
+  failing_since = NULL
 WHERE cursors.position = coalesce(CAST(:expected AS BIGINT), cursors.position)
 RETURNING position
 """
 _FAILED = """
-INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, retry_at)
+INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, retry_at, failing_since)
 SELECT CAST(:sink AS TEXT), 0, CAST(:now AS BIGINT), CAST(:failures AS INTEGER), CAST(:error AS TEXT),
-  CAST(:error_at AS BIGINT), CAST(:retry_at AS BIGINT)
+  CAST(:error_at AS BIGINT), CAST(:retry_at AS BIGINT),
+  CASE WHEN CAST(:failures AS INTEGER) > 0 THEN CAST(:now AS BIGINT) END
 WHERE EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink)
   OR NOT EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND paused)
 ON CONFLICT (sink) DO UPDATE SET failures = excluded.failures, error = excluded.error, error_at = excluded.error_at,
-  retry_at = excluded.retry_at
+  retry_at = excluded.retry_at,
+  failing_since = CASE WHEN excluded.failures > 0 THEN coalesce(cursors.failing_since, excluded.failing_since) END
 """
 _SET_ASIDE = """
 INSERT INTO set_aside (sink, change_id, tries, error, at) VALUES (:sink, :change, :tries, :error, :now)
@@ -58,7 +61,8 @@ ON CONFLICT (sink, change_id) DO UPDATE SET tries = set_aside.tries + excluded.t
 """
 _STATUS = """
 SELECT n.name, t.change AS last, c.position, c.moved_at, c.delivered, c.rate, c.failures, c.error, c.error_at,
-  c.retry_at, l.paused, s.name AS owner, (SELECT count(*) FROM set_aside a WHERE a.sink = n.name) AS set_aside,
+  c.retry_at, c.failing_since, l.paused, s.name AS owner,
+  (SELECT count(*) FROM set_aside a WHERE a.sink = n.name) AS set_aside,
   (SELECT o.at FROM changes o WHERE o.id > coalesce(c.position, 0) ORDER BY o.id LIMIT 1) AS oldest
 FROM ({names}) n CROSS JOIN tail t LEFT JOIN cursors c ON c.sink = n.name
 LEFT JOIN lanes l ON l.name = '{lanes}' || n.name LEFT JOIN sessions s ON s.id = l.owner ORDER BY n.name
@@ -215,6 +219,7 @@ def _status(row: Row, now: int) -> SinkStatus:
         error_at=at(row["error_at"]),
         retry_at=at(row["retry_at"]),
         moved_at=at(moved),
+        failing_since=at(row["failing_since"]),
         set_aside=row["set_aside"],
         stalled=not paused and _has_stalled(row, now, lag, quiet),
     )

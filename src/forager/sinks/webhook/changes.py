@@ -22,6 +22,7 @@ from forager.kit.change_json import encodable, encoded
 from forager.kit.reports import JobReport
 from forager.sinks.webhook.backlog import Backlog
 from forager.sinks.webhook.pipeline import NAME, standing_job
+from forager.sinks.webhook.receivers import Registered
 from forager.sinks.webhook.task import Delivery
 
 ReportOf = Callable[[UUID], Awaitable[JobReport]]
@@ -52,6 +53,7 @@ class ChangeWebhooks:
         self._report_of = report_of
         self._clock = clock
         self._backlog = backlog or Backlog()
+        self._register = Registered(ledger.database)
         self._job: UUID | None = None
         """The receiver's job, if many messages waited in it when the last batch was added."""
 
@@ -84,6 +86,7 @@ class ChangeWebhooks:
             return False
         # A generator: the ledger makes the messages of a large batch in a thread, while the event loop does other work.
         plans = (Plan(self._message(change)) for change in wanted)
+        await self._register(self.name, self._url, self._host)
         try:
             added = await self._ledger.append(standing_job(self._url), plans)
         except StoreError as error:
@@ -110,4 +113,5 @@ class ChangeWebhooks:
             host=self._host,
             body=encoded(encodable(change)).decode(),
             at=change.at,
+            sink=self.name,
         )

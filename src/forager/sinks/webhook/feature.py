@@ -12,6 +12,7 @@ feature = Feature(
     build=Ref("forager.sinks.webhook.wiring:build"),
     settings=Ref("forager.sinks.webhook.settings:WebhookSettings"),
     secrets=Ref("forager.sinks.webhook.wiring:secrets"),
+    log=Ref("forager.sinks.webhook.receivers:log_receivers"),
 )
 sink = SinkFeature(
     name="webhook",
@@ -19,4 +20,5 @@ sink = SinkFeature(
     build=Ref("forager.sinks.webhook.wiring:build_sink"),
     options=Ref("forager.sinks.webhook.changes:ReceiverOptions"),
     from_settings=Ref("forager.sinks.webhook.wiring:from_settings"),
+    outboxes=Ref("forager.sinks.webhook.receivers:outboxes"),
 )

@@ -15,6 +15,7 @@ from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.task import Plan
 from forager.sinks.webhook.pipeline import NAME, standing_job
+from forager.sinks.webhook.receivers import Registered
 from forager.sinks.webhook.sink import MOST_RESULTS, Message, WebhookSink
 from forager.sinks.webhook.task import DEFAULT_RECEIVER, Delivery
 
@@ -53,11 +54,14 @@ def webhook_sink(
             log.exception("the results of a job cannot be reported in its pipeline's own form", job=str(job))
             return await _plain_results(reports, job)
 
+    register = Registered(ledger.database)
+
     async def submit(message: Message) -> None:
         url = default_url if message.receiver == DEFAULT_RECEIVER else message.receiver
         task = Delivery(
             id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
         )
+        await register(WebhookSink.name, message.receiver, task.host)
         try:
             await ledger.append(standing_job(message.receiver), [Plan(task)])
         except StoreError as error:

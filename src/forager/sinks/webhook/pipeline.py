@@ -2,13 +2,13 @@
 standing job."""
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Any
 
 from forager.core.errors import Rejected
 from forager.core.ledger import NewJob
 from forager.core.pipeline import Lane, Pipeline, Retry, step
 from forager.core.task import Plan
+from forager.sinks.webhook.receivers import STANDING, Receiver, note_try, receiver_id
 from forager.sinks.webhook.steps import SECRET, Deliver
 from forager.sinks.webhook.task import LANE_FAMILY, Delivery, DeliveryJob
 
@@ -29,8 +29,9 @@ def build(default_url: str | None = None) -> Pipeline:
         name=NAME,
         params=DeliveryJob,
         plan=_nothing,
-        steps=(step(Delivery, Deliver(default_url), timeout=STEP_TIMEOUT, retry=RETRY),),
+        steps=(step(Delivery, Deliver(default_url), timeout=STEP_TIMEOUT, retry=RETRY, on_try=note_try),),
         lanes=(WEBHOOK_LANES,),
+        tables=(Receiver,),
         check=_not_by_hand,
         internal=True,
     )
@@ -38,9 +39,7 @@ def build(default_url: str | None = None) -> Pipeline:
 
 def standing_job(receiver: str) -> NewJob:
     """Return the standing job to which all messages for a receiver are added."""
-    name = sha256(receiver.encode(errors="replace")).hexdigest()
-    # The key begins with a space, which no header can, so that no caller's Idempotency-Key can equal it.
-    return NewJob(NAME, {"receiver": receiver}, idempotency_key=f" deliveries/{name}", standing=True)
+    return NewJob(NAME, {"receiver": receiver}, idempotency_key=STANDING + receiver_id(receiver), standing=True)
 
 
 def _nothing(_: DeliveryJob) -> Iterable[Plan]:

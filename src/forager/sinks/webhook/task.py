@@ -32,6 +32,8 @@ class Delivery(Task):
     """The exact bytes that are sent, so that the signature never depends on how JSON is formatted."""
     at: int
     """Time of the reported event, in Unix milliseconds."""
+    sink: str = "webhook"
+    """The sink that made the message."""
 
     def key(self) -> str:
         return self.id
