@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
+from forager.core.lane_names import SINK_LANES
+from forager.core.names import no_such
 from forager.ledger.side_tables.domains import checked_name
 
 if TYPE_CHECKING:
@@ -22,6 +24,31 @@ async def switch_lane(app: "App", lane: str, *, active: bool) -> str:
         await _note(app, name, active=False)
         await app.ledger.pause_lane(name, paused=True)
     return name
+
+
+async def require_known(app: "App", lane: str, *, new: bool = False) -> None:
+    """Raise `NotFound` for a lane that no job has used and no source has rules for: most likely a typing mistake. With
+    `new`, a host may be named before its first request."""
+    await app.rules.refresh()
+    name = await belongs_to(app, lane)
+    if new or name in app.rules.politeness.names() or await app.reports.lane(name) is not None:
+        return
+    if await app.domains.get(name) is not None:
+        return
+    remedy = f"See `forager lanes list`. For a site that no job has used yet: {lane} --new (`?new=true` in the API)."
+    raise no_such("lane", lane, await _known_lanes(app), remedy)
+
+
+async def require_host(app: "App", lane: str) -> None:
+    """Raise `NotFound` for a name that is no lane and no host on the web either, such as a mistyped API."""
+    if not any(sign in lane for sign in ".:") and lane != "localhost":
+        await require_known(app, lane)
+
+
+async def _known_lanes(app: "App") -> set[str]:
+    rows = await app.database.fetch("SELECT name FROM lanes ORDER BY name LIMIT 10000")
+    used = {row["name"] for row in rows if not row["name"].startswith(SINK_LANES)}
+    return used | app.rules.politeness.names()
 
 
 async def belongs_to(app: "App", lane: str) -> str:

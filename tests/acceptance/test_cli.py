@@ -304,7 +304,7 @@ def test_a_killed_up_is_started_again_and_its_job_ends__R4(machine: Machine, ups
 
 @pytest.mark.parametrize("command", ["scrape", "crawl"])
 def test_a_wait_shows_its_reason_and_ctrl_c_says_how_to_resume_or_cancel(machine: Machine, command: str) -> None:
-    machine.data("lanes", "pause", "shop.example")
+    machine.data("lanes", "pause", "shop.example", "--new")
     with machine.forked(command, "https://shop.example/page") as process:
         until(lambda: "waiting: shop.example is paused by an operator" in machine.said, lambda: machine.said)
         process.send_signal(signal.SIGINT)

@@ -135,7 +135,7 @@ def _alembic(*command: str, **environment: str) -> "subprocess.CompletedProcess[
 
 
 def test_alembic_ini_names_the_migrations_of_every_pipeline() -> None:
-    folders = {path.parent for path in (ROOT / "src/forager/pipelines").glob("*/migrations/*.py")}
+    folders = {path.parent for path in (ROOT / "src/forager").glob("*/*/migrations/*.py")}
     ini = ConfigParser({"here": str(ROOT)})
     ini.read(ROOT / "alembic.ini")
     named = {Path(line) for line in ini["alembic"]["version_locations"].split()}

@@ -28,7 +28,7 @@ def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
         *("--no-robots", "--concurrency", "2", "--crawl-delay", "1.5", "--no-proxies", "--proxy-cooldown", "5"),
         *("--block", "font, image"),
     )
-    said = forager("lanes", "set", "shop.example", *options, "--json").data["overrides"]
+    said = forager("lanes", "set", "shop.example", *options, "--new", "--json").data["overrides"]
     assert said == {
         "tokens_per_interval": 0.5,
         "interval_seconds": 20,
@@ -55,7 +55,11 @@ def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
 @pytest.mark.usefixtures("store")
 def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     assert "No lanes yet" in forager("lanes", "list").err
-    assert forager("lanes", "pause", "shop.example").out == "Paused shop.example.\n"
+    refused = forager("lanes", "pause", "shop.example")
+    assert (refused.code, refused.out) == (4, "")
+    assert "There is no lane 'shop.example'" in refused.err
+    assert "shop.example --new" in refused.err
+    assert forager("lanes", "pause", "shop.example", "--new").out == "Paused shop.example.\n"
     assert "paused" in forager("lanes", "list").out
     assert forager("lanes", "list", "--json").data[0]["paused"] is True
     assert forager("lanes", "resume", "shop.example").out == "Resumed shop.example.\n"
@@ -67,13 +71,16 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     [
         (("set", "shop.example"), "Give at least one rule"),
         (("set", "shop.example", "--hours", "night"), "START-END"),
-        (("set", "shop.example", "--tokens", "0"), "--tokens"),
-        (("set", "shop.example", "--hours", "5-5"), "start 0 and end 24"),
+        (("set", "shop.example", "--new", "--tokens", "0"), "--tokens"),
+        (("set", "shop.example", "--new", "--hours", "5-5"), "start 0 and end 24"),
         (("set", "shop.example", "--unset", "colour"), "colour"),
-        (("set", "shop.example", "--block", "video"), "--block"),
+        (("set", "shop.example", "--new", "--block", "video"), "--block"),
         (("set", "shop.example/x", "--tokens", "1"), "host name"),
         (("set", "serper", "--robots"), "serper is an API"),
         (("pause", "www.linkedin.com"), "linkedin.com"),
+        (("set", "serper", "--rate", "fast"), "invalid rate 'fast'; write one such as 30/s"),
+        (("set", "serper", "--rate", "0/s"), "invalid rate"),
+        (("set", "serper", "--rate", "5/s", "--tokens", "1"), "--rate sets --tokens and --interval"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
@@ -85,6 +92,23 @@ def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
 
 
 @pytest.mark.usefixtures("store")
+def test_a_rate_that_a_pause_holds_back_is_answered_with_the_rule_that_wins(forager: Forager) -> None:
+    ran = forager("lanes", "set", "shop.example", "--tokens", "30", "--interval", "1", "--new")
+    assert "Your rate changes nothing: one request in 1.25 s on average" in ran.err
+    assert "the random pause of 0.5 to 2 s (policy file, default)" in ran.err
+    assert "forager lanes set shop.example --rate 30/1s" in ran.err
+    faster = forager("lanes", "set", "shop.example", "--rate", "30/s")
+    assert "changes nothing" not in faster.err
+    shown = forager("lanes", "show", "shop.example", "--json").data
+    assert shown["pace"]["seconds"] == pytest.approx(1 / 30)
+    assert shown["pace"]["rules"] == ["tokens_per_interval", "interval_seconds"]
+    assert shown["rules"]["max_concurrent_requests"]["value"] == 60, "enough at once for answers of two seconds"
+    assert forager("lanes", "set", "serper", "--rate", "10/min", "--json").data["overrides"] == {
+        "tokens_per_interval": 10,
+        "interval_seconds": 60,
+    }, "an API has no pauses"
+
+
 def test_a_policy_file_that_is_wrong_is_refused_with_its_lines(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("domains:\n  shop.example:\n    tokens_per_interval: fast\n")
     (tmp_path / ".env").write_text("SCRAPER_DOMAIN_POLICIES_PATH=rules.yaml\n")

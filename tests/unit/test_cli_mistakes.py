@@ -17,9 +17,9 @@ NOT_TEXT = "x\udcff"
     [
         (["places", "plan", "-k", "bars", "-s", "RI", "--max-credits", "9" * 20], "--max-credits"),
         (["places", "run", "--dry-run", "-k", "bars", "-s", "RI", "--batch-size", "9" * 20], "--batch-size"),
-        (["lanes", "set", "example.com", "--min-delay", "9" * 20], "--min-delay"),
-        (["lanes", "set", "example.com", "--hours", f"2-{'9' * 20}"], "--hours end"),
-        (["lanes", "set", "example.com", "--tokens", "nan"], "--tokens"),
+        (["lanes", "set", "example.com", "--new", "--min-delay", "9" * 20], "--min-delay"),
+        (["lanes", "set", "example.com", "--new", "--hours", f"2-{'9' * 20}"], "--hours end"),
+        (["lanes", "set", "example.com", "--new", "--tokens", "nan"], "--tokens"),
     ],
 )
 def test_a_number_that_nothing_can_carry_is_named(forager: Forager, arguments: list[str], named: str) -> None:

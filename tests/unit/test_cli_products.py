@@ -81,7 +81,7 @@ def test_time_and_retries_are_options_of_the_command__PR_1(forager: Forager) -> 
 def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forager: Forager) -> None:
     unknown = forager("products", "domains", "set", "shop.example", "--currency", "eur")
     assert "was never crawled" in unknown.err
-    forager("lanes", "set", "shop.example", "--concurrency", "2")
+    forager("lanes", "set", "shop.example", "--concurrency", "2", "--new")
     changed = forager("products", "domains", "set", "Shop.example", "--currency", "eur", "--recrawl", "6h")
     assert "shop.example: currency EUR, crawled every 6 h, delay 1 s, 2 at once." in changed.err, changed.all
     (shop,) = forager("products", "domains", "list", "--json").data

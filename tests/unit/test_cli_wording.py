@@ -100,7 +100,7 @@ def test_no_command_answers_with_the_words_of_a_validator_or_the_names_of_the_ap
         (["search", ""], "  WORDS: must not be empty\n"),
         (["markets", "set", "boston", "--max-listings", "0"], "  --max-listings: must be at least 1\n"),
         (["markets", "show", ""], "A name is empty. Give one.\n"),
-        (["lanes", "set", "example.com", "--tokens", "-1"], "  --tokens: must be greater than 0\n"),
+        (["lanes", "set", "example.com", "--new", "--tokens", "-1"], "  --tokens: must be greater than 0\n"),
         (["lanes", "set", "example.com", "--unset", "speed"], "unknown rule 'speed'; choose from tokens_per_interval"),
         (["sinks", "add", "x", "--type", "webhook"], "forager: --option url: is required.\n"),
         (["crawl", "shop"], "  URL: the URL should begin with https:// or http://\n"),

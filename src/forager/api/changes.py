@@ -19,6 +19,7 @@ from forager.api.examples import CHANGE
 from forager.api.feed import Feeds
 from forager.api.openapi import STREAM
 from forager.core.errors import FieldError, Rejected
+from forager.core.names import unknown_choice
 from forager.kit.change_json import change_json
 from forager.kit.http.envelope import Envelope, answer, refusal
 from forager.kit.http.event_stream import HEARTBEAT, RECONNECT_MS, EventStream, Frames, comment, frame, is_foreign
@@ -123,7 +124,7 @@ async def _frames(
 def _checked(kinds: str | None, known: frozenset[str]) -> frozenset[str] | None:
     wanted = frozenset(kind.strip() for kind in (kinds or "").split(",") if kind.strip())
     if unknown := sorted(wanted - known):
-        problem = FieldError("kinds", f"unknown kind {unknown[0]!r}; choose from {', '.join(sorted(known))}")
+        problem = FieldError("kinds", unknown_choice("kind", unknown[0], known))
         raise Rejected(f"kinds: {problem.message}.", fields=[problem])
     return wanted or None
 

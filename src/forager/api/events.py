@@ -18,6 +18,7 @@ from forager.api.auth import ServiceKey
 from forager.api.feed import PAGE, Feeds, JobFeed
 from forager.api.openapi import STREAM
 from forager.core.errors import FieldError, Rejected
+from forager.core.names import unknown_choice
 from forager.kit.http.envelope import refusal
 from forager.kit.http.event_stream import (
     HEARTBEAT,
@@ -71,7 +72,7 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> Ro
         204.
         """
         if kind is not None and kind not in kinds:
-            problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(kinds)}")
+            problem = FieldError("kind", unknown_choice("kind", kind, kinds))
             raise Rejected(f"kind: {problem.message}", fields=[problem])
         if is_foreign(request):
             return refusal(request.scope, 403, "foreign_origin", "Streams are for pages of this server only.")

@@ -169,6 +169,11 @@ LANE_DETAIL = {
         "proxy_cooldown_seconds": {"value": 30, "by": "settings", "where": "settings"},
         "block_resources": {"value": [], "by": "settings", "where": "settings"},
     },
+    "pace": {
+        "seconds": 30.0,
+        "rules": ["tokens_per_interval", "interval_seconds"],
+        "message": "at most 1 in 30 s (operator rule for shop.example)",
+    },
     "overrides": OVERRIDES,
     "open_now": True,
     "opens_at": None,

@@ -11,13 +11,14 @@ from forager.api.examples import LANE, LANE_DETAIL, OVERRIDE, OVERRIDES
 from forager.api.lane_detail import LaneDetail, OverrideReport, lane_detail, override_report
 from forager.app import App
 from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.names import did_you_mean
 from forager.core.rules import Rules
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
 from forager.kit.http.routes import Router
-from forager.lane_switch import belongs_to, switch_lane
+from forager.lane_switch import belongs_to, require_host, require_known, switch_lane
 from forager.ledger.reports import LaneReport
 from forager.ledger.side_tables.domains import checked_name
 from forager.politeness.precedence import API_FIELDS
@@ -31,6 +32,7 @@ LaneName = Annotated[
         examples=["example.com"],
     ),
 ]
+New = Annotated[bool, Query(description="Name a site that no job has used yet; otherwise an unknown lane is refused.")]
 RulesBody = Annotated[Rules, Body(openapi_examples={"slower, at night": {"value": OVERRIDES}})]
 
 
@@ -77,37 +79,42 @@ def _add_reading(router: Router, app: App) -> None:
         """The rules in force, the source of each, and the lane's state. A host name shows the lane that the host
         belongs to."""
         await app.rules.refresh()
+        await require_host(app, lane)
         return answer(request, await lane_detail(app, await belongs_to(app, lane)))
 
 
 def _add_pausing(router: Router, app: App) -> None:
     @router.post("/lanes/{lane}/pause", summary="Pause a lane", **_ONE)
-    async def pause_lane(request: Request, lane: LaneName) -> Response:
+    async def pause_lane(request: Request, lane: LaneName, new: New = False) -> Response:
         """Sends no new requests until the lane is resumed. In-flight requests finish; its tasks stay queued."""
+        await require_known(app, lane, new=new)
         name = await switch_lane(app, lane, active=False)
         return answer(request, await lane_detail(app, name))
 
     @router.post("/lanes/{lane}/resume", summary="Resume a lane", **_ONE)
     async def resume_lane(request: Request, lane: LaneName) -> Response:
+        await require_known(app, lane)
         name = await switch_lane(app, lane, active=True)
         return answer(request, await lane_detail(app, name))
 
 
 def _add_rules(router: Router, app: App) -> None:
     @router.put("/lanes/{lane}/rules", summary="Replace a lane's overrides", **_ONE)
-    async def put_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
+    async def put_rules(request: Request, lane: LaneName, body: RulesBody, new: New = False) -> Response:
         """Operator rules override the policy file and the pipelines. A rule that is left out falls back to those."""
+        await require_known(app, lane, new=new)
         name = _ruled(app, lane, {key for key, value in body if value is not None})
         await app.domains.replace(name, body)
         await app.rules.refresh()
         return answer(request, await lane_detail(app, name))
 
     @router.patch("/lanes/{lane}/rules", summary="Change some of a lane's overrides", **_ONE)
-    async def patch_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
+    async def patch_rules(request: Request, lane: LaneName, body: RulesBody, new: New = False) -> Response:
         """Changes only the rules in the body; null removes one."""
         if not body.model_fields_set:
             problem = FieldError("body", f"name at least one of {', '.join(Rules.model_fields)}")
             raise Rejected("There is nothing to change.", fields=[problem])
+        await require_known(app, lane, new=new)
         changes = {key: getattr(body, key) for key in body.model_fields_set}
         name = _ruled(app, lane, {key for key, value in changes.items() if value is not None})
         await app.domains.set(name, changes)
@@ -124,7 +131,8 @@ def _add_rules(router: Router, app: App) -> None:
         """The policy file, the pipelines and the settings apply again."""
         name = checked_name(lane)
         if not await app.domains.clear(name):
-            raise NotFound(f"No operator rules are set for {name!r}. Set one with `forager lanes set {name} …`.")
+            near = did_you_mean(name, app.rules.politeness.overrides)
+            raise NotFound(f"No operator rules are set for {name!r}.{near} Set one with `forager lanes set {name} …`.")
         await app.rules.refresh()
         return answer(request, {"cleared": name})
 

@@ -2,12 +2,13 @@
 
 from forager.app import App
 from forager.core.errors import FieldError, Rejected
+from forager.core.names import unknown_choice
 
 
 async def check_pipeline(app: App, name: str | None) -> None:
     """Raise `Rejected` unless the name belongs to a pipeline, or to stored jobs of one that is no longer installed."""
     if name is None or name in app.pipelines or (await app.reports.jobs(pipeline=name, limit=1)).items:
         return
-    known = ", ".join(sorted(set(app.pipelines) - set(app.internal)))
-    problem = FieldError("pipeline", f"unknown pipeline {name!r}; choose from {known}")
+    known = set(app.pipelines) - set(app.internal)
+    problem = FieldError("pipeline", unknown_choice("pipeline", name, known))
     raise Rejected("The request is not valid.", fields=[problem])

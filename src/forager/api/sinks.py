@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from forager.api.examples import NEW_SINK, REFUSED_CHANGE, SINK, SINK_TYPE
 from forager.app import App
-from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.errors import FieldError, Rejected
 from forager.core.lane_names import sink_lane
+from forager.core.names import no_such
 from forager.core.sink import SinkRow, SinkStatus
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
@@ -246,10 +247,11 @@ def _add_refused(router: Router, app: App) -> None:
 
 async def _status(app: App, name: str) -> SinkStatus:
     await app.roster.refresh()
-    for status in await app.roster.statuses():
+    statuses = await app.roster.statuses()
+    for status in statuses:
         if status.name == name:
             return status
-    raise NotFound(f"There is no sink {name!r}. See `forager sinks list`.")
+    raise no_such("sink", name, [each.name for each in statuses], "See `forager sinks list`.")
 
 
 def _check_number(after: int, last: int) -> None:

@@ -18,10 +18,10 @@ from forager.app.retries import Retries, require_secrets
 from forager.app.sink_roster import SinkRoster
 from forager.core.archive import Archives
 from forager.core.clock import Clock
-from forager.core.errors import Conflict, FieldError, NotFound, Rejected, Stopping
+from forager.core.errors import Conflict, FieldError, Rejected, Stopping
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
-from forager.core.names import checked_name
+from forager.core.names import checked_name, no_such
 from forager.core.pipeline import DEFAULT_QUEUE, Lane, Pipeline
 from forager.core.record import Record
 from forager.core.retention import Pruned
@@ -289,10 +289,11 @@ class App:
 
     async def schedule(self, name: str) -> Schedule:
         """Return a schedule by name. Raises `NotFound` if there is none."""
-        for schedule in await self.schedules.all():
+        schedules = await self.schedules.all()
+        for schedule in schedules:
             if schedule.name == name:
                 return schedule
-        raise NotFound(f"There is no schedule {name!r}. See `forager schedules list`.")
+        raise no_such("schedule", name, [each.name for each in schedules], "See `forager schedules list`.")
 
     async def create_scheduled(self, schedule: Schedule, key: str) -> UUID:
         """Create the job of a schedule, once for each key."""

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 from forager.app.references import References
 from forager.app.retries import require_secrets
-from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected
+from forager.core.errors import Busy, FieldError, Refused, Rejected
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Received, Submitted
+from forager.core.names import no_such
 from forager.core.pipeline import Parts, Pipeline
 from forager.core.secret import Secret
 from forager.core.task import Plan
@@ -137,7 +138,8 @@ class Intake:
         """Return the pipeline, the validated job, and the reference data that its `check` and `plan` need."""
         chosen = self._pipelines.get(pipeline)
         if chosen is None:
-            raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self._pipelines))}.")
+            known = f"There are: {', '.join(sorted(self._pipelines))}."
+            raise no_such("pipeline", pipeline, self._pipelines, known)
         needs = await self._references.load(chosen.needs)
         try:
             return chosen, _validated(pipeline, chosen.params, params), needs

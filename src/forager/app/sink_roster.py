@@ -13,10 +13,10 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock
-from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError
+from forager.core.errors import Conflict, FieldError, ForagerError, Rejected, StoreError
 from forager.core.invalid import field_errors
 from forager.core.lane_names import sink_lane
-from forager.core.names import checked_name
+from forager.core.names import checked_name, no_such, unknown_choice
 from forager.core.sink import Outbox, Sink, SinkRow, SinkStatus
 from forager.engine.deliver import Delivery
 from forager.engine.deliveries import Deliveries
@@ -154,7 +154,8 @@ class SinkRoster:
     def _type(self, row: SinkRow) -> SinkFeature:
         found = self.types.get(row.type)
         if found is None:
-            raise NotFound(f"There is no type of sink {row.type!r}. There are: {', '.join(sorted(self.types))}.")
+            known = f"There are: {', '.join(sorted(self.types))}."
+            raise no_such("type of sink", row.type, self.types, known)
         return found
 
     def _checked(self, row: SinkRow) -> SinkRow:
@@ -183,8 +184,9 @@ class SinkRoster:
     def _type_to_add(self, row: SinkRow) -> SinkFeature:
         addable = sorted(name for name, each in self.types.items() if each.addable)
         if row.type not in addable:
-            known = f"sinks of the type {row.type!r} come from the settings alone and cannot be added"
-            problem = known if row.type in self.types else f"unknown type {row.type!r}"
+            if row.type not in self.types:
+                raise _wrong("type", unknown_choice("type", row.type, addable))
+            problem = f"sinks of the type {row.type!r} come from the settings alone and cannot be added"
             raise _wrong("type", f"{problem}; choose from {', '.join(addable)}")
         return self.types[row.type]
 
@@ -200,7 +202,7 @@ def _message(error: Exception) -> str:
 
 def _check_names(name: str, given: frozenset[str] | None, known: set[str]) -> None:
     if unknown := sorted((given or frozenset()) - known):
-        raise _wrong(name, f"unknown {name[:-1]} {unknown[0]!r}; choose from {', '.join(sorted(known))}")
+        raise _wrong(name, unknown_choice(name[:-1], unknown[0], known))
 
 
 def _wrong(name: str, message: str) -> Rejected:

@@ -1,5 +1,7 @@
 """`forager lanes …`: rates and limits per site or API, their state, and the rules that operators set."""
 
+import math
+import re
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +12,9 @@ from forager.kit.cli.running import with_api
 app = typer.Typer(help="Rates and limits per site or API: show, pause, set your own rules.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="LANE", help="A domain such as example.com, or an API such as serper.")]
-_BY = {
-    "operator": "operator rule for {}",
-    "file": "policy file, {}",
-    "pipeline": "pipeline default for {}",
-    "default": "policy file, default",
-    "settings": "settings",
-}
+New = Annotated[
+    bool, typer.Option("--new", help="Name a site that no job has used yet; otherwise an unknown lane is refused.")
+]
 FIELDS = {
     "tokens_per_interval": "tokens",
     "interval_seconds": "interval",
@@ -32,6 +30,10 @@ FIELDS = {
 }
 """Options of `lanes set` by the rules that they set."""
 _UNITS = {"_ms": "ms", "_seconds": "s"}
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+USUAL_SECONDS = 2.0
+"""How long a request may take for a rate to be reached: --rate allows as many at once."""
+MOST_AT_ONCE = 100
 
 
 @app.command("list")
@@ -63,9 +65,9 @@ def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
 
 
 @app.command()
-def pause(context: typer.Context, lane: Name, as_json: Json = False) -> None:
+def pause(context: typer.Context, lane: Name, new: New = False, as_json: Json = False) -> None:
     """Send nothing new to a site or API until it is resumed. In-flight requests finish; its tasks stay queued."""
-    _act(context, lane, "pause", "Paused", as_json=as_json)
+    _act(context, lane, f"pause{_query(new=new)}", "Paused", as_json=as_json)
 
 
 @app.command()
@@ -78,6 +80,14 @@ def resume(context: typer.Context, lane: Name, as_json: Json = False) -> None:
 def set_rules(
     context: typer.Context,
     lane: Name,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N/s",
+            help="Send that many requests per s, min or h, such as 30/s: sets the rate, and takes pauses and"
+            " crawl-delay away.",
+        ),
+    ] = None,
     tokens: Annotated[float | None, typer.Option(help="Maximum requests in any interval.")] = None,
     interval: Annotated[float | None, typer.Option(help="Length of the interval, in seconds.")] = None,
     min_delay: Annotated[int | None, typer.Option(help="Minimum pause between two requests, in ms.")] = None,
@@ -97,9 +107,16 @@ def set_rules(
         typer.Option(metavar="RULE", help="Remove one rule, such as min_delay_ms (repeatable)."),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="First remove all your rules for it.")] = False,
+    new: New = False,
     as_json: Json = False,
 ) -> None:
-    """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once."""
+    """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once.
+
+    Of several limits the slowest holds: --tokens and --interval change nothing while a pause is longer. The answer
+    names the one that holds; --rate sets all of them.
+    """
+    if rate is not None and (tokens is not None or interval is not None):
+        raise typer.BadParameter("--rate sets --tokens and --interval: give one of them", param_hint="--rate")
     rules: dict[str, Any] = {
         "tokens_per_interval": tokens,
         "interval_seconds": interval,
@@ -115,16 +132,23 @@ def set_rules(
     }
     changes = {key: value for key, value in rules.items() if value is not None}
     taken_back = {_rule(key): None for key in unset or ()}
-    if not clear and not changes and not taken_back:
-        raise typer.BadParameter("Give at least one rule, such as --tokens 1, or --clear")
-    path = f"{path_of(lane)}/rules"
-    if clear:
-        detail = with_api(context, lambda at: at.api.put(path, changes), fields=FIELDS, store="created")
-    else:
-        detail = with_api(
-            context, lambda at: at.api.patch(path, {**taken_back, **changes}), fields=FIELDS, store="created"
-        )
+    asked = None if rate is None else read_rate(rate)
+    if not clear and not changes and not taken_back and asked is None:
+        raise typer.BadParameter("Give at least one rule, such as --rate 1/s, or --clear")
+    path = f"{path_of(lane)}/rules{_query(new=new)}"
+
+    async def work(at: Any) -> Any:
+        given = changes if asked is None else {**rate_rules(asked, await at.api.get(path_of(lane))), **changes}
+        return await (at.api.put(path, given) if clear else at.api.patch(path, {**taken_back, **given}))
+
+    detail = with_api(context, work, fields=FIELDS, store="created")
     _shown(detail, as_json=as_json)
+    if (
+        not as_json
+        and (tokens or interval)
+        and not {"tokens_per_interval", "interval_seconds"} & {*detail["pace"]["rules"]}
+    ):
+        _note_slower_rule(detail, tokens)
 
 
 def path_of(lane: str) -> str:
@@ -136,6 +160,44 @@ def path_of(lane: str) -> str:
     if not name or "/" in name:
         raise typer.BadParameter(f"invalid host name {lane!r}; write one such as example.com", param_hint="LANE")
     return f"/lanes/{part(name)}"
+
+
+def read_rate(text: str) -> tuple[float, float]:
+    """Parse a rate such as `30/s`, `10/min` or `2/10s` into requests and seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*(\d+)?\s*(s|sec|m|min|h|hour)\s*", text)
+    if found is None or not float(found[1]) or found[2] == "0":
+        raise typer.BadParameter(f"invalid rate {text!r}; write one such as 30/s, 10/min or 2/10s", param_hint="--rate")
+    return float(found[1]), float(found[2] or 1) * _SECONDS[found[3][0]]
+
+
+def rate_rules(rate: tuple[float, float], lane: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules that make a lane as fast as this: the rate, no pauses, and enough requests at once."""
+    tokens, interval = rate
+    rules: dict[str, Any] = {"tokens_per_interval": tokens, "interval_seconds": interval}
+    if lane["kind"] == "site":
+        rules |= {"min_delay_ms": 0, "max_delay_ms": 0, "crawl_delay_seconds": 0}
+    at_once = lane["rules"]["max_concurrent_requests"]["value"]
+    if at_once < (needed := min(MOST_AT_ONCE, math.ceil(tokens / interval * USUAL_SECONDS))):
+        rules["max_concurrent_requests"] = needed
+    return rules
+
+
+def _note_slower_rule(lane: dict[str, Any], tokens: float | None) -> None:
+    from forager.kit.cli import render
+
+    rate = (
+        f"{tokens or lane['rules']['tokens_per_interval']['value']:g}/{lane['rules']['interval_seconds']['value']:g}s"
+    )
+    render.notes().print(
+        f"Your rate changes nothing: {lane['pace']['message']}."
+        f" To be faster: forager lanes set {lane['name']} --rate {rate}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _query(*, new: bool) -> str:
+    return "?new=true" if new else ""
 
 
 def read_hours(text: str) -> dict[str, int]:
@@ -201,6 +263,7 @@ def _show_overrides(listed: list[dict[str, Any]]) -> None:
 
 def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
     from forager.kit.cli import render
+    from forager.politeness.said import SOURCES
 
     if as_json:
         render.show_json(lane)
@@ -216,14 +279,24 @@ def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
         ("slower until", render.moment(lane["slow_until"]) if lane["slow_until"] else None),
         ("waits until", render.moment(lane["hold_until"]) if lane["hold_until"] else None),
         ("breaker", _breaker(breaker) if breaker else None),
-        ("robots.txt asks", f"{delay:g} s between requests" if delay is not None else None),
+        ("pace", lane["pace"]["message"]),
+        ("robots.txt asks", _asked(delay, lane["rules"]) if delay is not None else None),
         ("cap", "reached" if lane["capped"] else None),
     ]
     render.out().print(render.facts(figures))
     rows = render.table("rule", "value", "source", fold=("source",))
     for key, rule in lane["rules"].items():
-        rows.add_row(key, amount(key, rule["value"]), render.plain(_BY[rule["by"]].format(rule["where"])))
+        rows.add_row(key, amount(key, rule["value"]), render.plain(SOURCES[rule["by"]].format(rule["where"])))
     render.out().print(rows)
+
+
+def _asked(delay: float, rules: dict[str, Any]) -> str:
+    """Return the crawl-delay of robots.txt, and whether it is in force."""
+    asked = f"{delay:g} s between requests"
+    own = rules["crawl_delay_seconds"]
+    if own["by"] == "robots":
+        return f"{asked}, which is obeyed"
+    return f"{asked}; your rules override it" if (own["value"] or 0) < delay else asked
 
 
 def _breaker(breaker: dict[str, Any]) -> str:

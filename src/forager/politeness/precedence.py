@@ -126,6 +126,12 @@ class Politeness:
             return self._said_of_api(api)
         return reduce(slower_said, [self._said_for(name, default) for default in self._defaults(name, used_by)])
 
+    def names(self) -> set[str]:
+        """Return the names that some source has rules for: domains, and the lanes of APIs that are no family."""
+        declared = {lane.name for lanes in self.lanes.values() for lane in lanes}
+        named = {*self.overrides, *self.policies.domains, *self.inactive, *declared}
+        return {name for name in named if name != EVERY_SITE and not name.endswith(":*")}
+
     def is_api(self, name: str) -> bool:
         return self._api(name) is not None
 

@@ -40,6 +40,9 @@ class Standing:
     next_at: datetime | None
     """When its next request may be sent, as its owner last stored it."""
     crawl_delay: float | None
+    """The longest crawl-delay of a robots.txt that was read for the lane …"""
+    crawl_delay_of: str | None
+    """… and the origin whose robots.txt it is."""
     capped: bool
     capped_until: datetime | None
     """When the cap's period ends; None if that is not known."""
@@ -49,13 +52,15 @@ class Standing:
     @classmethod
     def read(cls, state: Mapping[str, Any], now: datetime, *, wake_at: datetime | None = None) -> "Standing":
         """Read a lane's state; `wake_at` is when a lane without an owner may be taken again."""
+        slowest = _slowest(state.get("crawl_delays"))
         next_at = _later(state.get("next_at"), now) or (wake_at if wake_at and wake_at > now else None)
         return cls(
             breaker=_breaker(state.get("breaker"), now),
             slow_until=_later(state.get("slow_until"), now),
             hold_until=_later(state.get("hold_until"), now),
             next_at=next_at,
-            crawl_delay=_slowest(state.get("crawl_delays")),
+            crawl_delay=slowest[1] if slowest else None,
+            crawl_delay_of=slowest[0] if slowest else None,
             capped=state.get("capped") is True,
             capped_until=_later(state.get("capped_until"), now),
             used_by=_names(state.get("used_by")),
@@ -112,6 +117,8 @@ def _names(used_by: Any) -> frozenset[str]:
     return frozenset(str(name) for name in used_by) if isinstance(used_by, Mapping) else frozenset()
 
 
-def _slowest(delays: Any) -> float | None:
-    known = [each for each in delays.values() if isinstance(each, int | float)] if isinstance(delays, Mapping) else []
-    return max(known, default=None)
+def _slowest(delays: Any) -> tuple[str, float] | None:
+    if not isinstance(delays, Mapping):
+        return None
+    known = [(str(origin), float(each)) for origin, each in delays.items() if isinstance(each, int | float)]
+    return max(known, key=lambda each: each[1], default=None)

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 from forager.core.change import Change
 from forager.core.errors import FieldError, Permanent, Rejected, Transient
 from forager.core.faults import Faults, NoFaults
+from forager.core.names import unknown_choice
 from forager.core.sink import Batching, SinkRow
 from forager.kit.change_json import change_line
 from forager.kit.service import SinkService
@@ -52,9 +53,7 @@ def from_settings(service: SinkService) -> SinkRow | None:
         return None
     known = {"job", "task", *(record.kind for pipeline in service.pipelines.values() for record in pipeline.records)}
     if unknown := sorted(set(settings.jsonl_sink_kinds) - known):
-        problem = FieldError(
-            "FORAGER_JSONL_SINK_KINDS", f"unknown kind {unknown[0]!r}; choose from {', '.join(sorted(known))}"
-        )
+        problem = FieldError("FORAGER_JSONL_SINK_KINDS", unknown_choice("kind", unknown[0], known))
         raise Rejected(f"{problem.field}: {problem.message}.", fields=[problem])
     return SinkRow(JsonlSink.name, "jsonl", kinds=frozenset(settings.jsonl_sink_kinds) or None)
 

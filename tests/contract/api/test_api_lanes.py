@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from forager.core.rules import FIELDS
+from forager.core.schedules import Schedule
 from tests.support.api import Front
 
 PATH = "/api/v1/lanes"
@@ -39,7 +40,7 @@ async def test_an_api_shows_its_pipelines_numbers(front: Front) -> None:
 
 
 async def test_overrides_are_changed_in_parts_replaced_and_cleared(front: Front) -> None:
-    patched = await front.client.patch(f"{SHOP}/rules", json={"tokens_per_interval": 4, "use_proxies": False})
+    patched = await front.client.patch(f"{SHOP}/rules?new=true", json={"tokens_per_interval": 4, "use_proxies": False})
     assert patched.status_code == 200, patched.text
     assert patched.json()["data"]["overrides"] == {"tokens_per_interval": 4, "use_proxies": False}
     again = await front.client.patch(
@@ -67,12 +68,11 @@ async def test_a_domain_with_rules_of_its_own_is_a_lane_of_its_own(simple: Front
 
 
 async def test_a_lane_is_paused_and_resumed_before_and_after_its_first_job(front: Front) -> None:
-    paused = await front.client.post(f"{SHOP}/pause")
+    paused = await front.client.post(f"{SHOP}/pause?new=true")
     assert (paused.json()["data"]["paused"], paused.json()["data"]["seen"]) == (True, True)
     resumed = await front.client.post(f"{SHOP}/resume")
     assert resumed.json()["data"]["paused"] is False
-    unseen = await front.client.post(f"{PATH}/never.example/resume")
-    assert (unseen.json()["data"]["paused"], unseen.json()["data"]["seen"]) == (False, False)
+    assert (await front.client.post(f"{PATH}/never.example/resume")).status_code == 404
     assert (await front.client.post(f"{PATH}/serper/pause")).json()["data"]["paused"] is True
     job = await front.create()
     session = await front.app.ledger.begin("another worker")
@@ -85,7 +85,7 @@ async def test_a_lane_is_paused_and_resumed_before_and_after_its_first_job(front
 
 async def test_what_is_paused_is_inactive_in_the_table_of_domains__PR_7(front: Front) -> None:
     for name in ("shop.example", "serper"):
-        await front.client.post(f"{PATH}/{name}/pause")
+        await front.client.post(f"{PATH}/{name}/pause?new=true")
         seen = await front.app.domains.changed_since(None)
         assert seen is not None
         assert name in seen.inactive
@@ -97,7 +97,7 @@ async def test_what_is_paused_is_inactive_in_the_table_of_domains__PR_7(front: F
 
 async def test_the_list_of_lanes_says_of_what_is_switched_off_what_its_own_page_says__PR_7(front: Front) -> None:
     for name in ("shop.example", "other.example"):
-        await front.client.post(f"{PATH}/{name}/pause")
+        await front.client.post(f"{PATH}/{name}/pause?new=true")
         await front.client.post(f"{PATH}/{name}/resume")
     await front.app.domains.switch("shop.example", active=False)
     listed = {lane["name"]: lane["paused"] for lane in await front.data(PATH)}
@@ -143,7 +143,7 @@ async def test_a_host_in_another_lane_is_not_paused_by_mistake(simple: Front) ->
 )
 async def test_rules_that_cannot_hold_are_refused_by_field(simple: Front, body: dict[str, Any], field: str) -> None:
     before = {"max_delay_ms": 1000}
-    assert (await simple.client.put(f"{SHOP}/rules", json=before)).status_code == 200
+    assert (await simple.client.put(f"{SHOP}/rules?new=true", json=before)).status_code == 200
     refused = await simple.client.patch(f"{SHOP}/rules", json=body)
     assert refused.status_code == 422, refused.text
     assert refused.json()["meta"]["fields"][0]["field"] == field, refused.text
@@ -173,7 +173,7 @@ async def test_what_is_for_sites_is_refused_for_an_api(simple: Front) -> None:
 
 
 async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front) -> None:
-    await simple.client.post(f"{SHOP}/pause")
+    await simple.client.post(f"{SHOP}/pause?new=true")
     now = round((await simple.app.ledger.now()).timestamp() * 1000)
     state = {
         "slow_until": now + 60_000,
@@ -188,9 +188,64 @@ async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front
     assert lane["slow_until"] is not None
     assert lane["hold_until"] is None, "it is over"
     assert lane["crawl_delay_seconds"] == 10
+    assert lane["rules"]["crawl_delay_seconds"] == {"value": 10, "by": "robots", "where": "https://shop.example"}
+    assert lane["pace"]["seconds"] == 10
+    assert "the crawl delay of 10 s (robots.txt of https://shop.example)" in lane["pace"]["message"]
     assert {**lane["breaker"], "probe_at": None} == {"state": "open", "calls": 5, "failures": 4, "probe_at": None}
     state["breaker"] = {"state": "open", "calls": "xxxxx", "open_for": 100.0, "at": now - 101_000}
     await database.write(write, {"state": orjson.dumps(state).decode()})
     assert (await simple.data(SHOP))["breaker"]["state"] == "half_open"
     await database.write(write, {"state": '{"breaker": 7, "slow_until": "x", "crawl_delays": []}'})
     assert (await simple.data(SHOP))["breaker"]["state"] == "closed"
+
+
+async def test_a_lane_that_is_not_known_is_refused_with_the_names_that_are_near(front: Front) -> None:
+    await front.client.post(f"{SHOP}/pause?new=true")
+    for name, near in (("serpr", "'serper'"), ("shop.exampel", "'shop.example'"), ("linkedin.co", "'linkedin.com'")):
+        for method, path in (("POST", "/pause"), ("POST", "/resume"), ("PUT", "/rules"), ("PATCH", "/rules")):
+            body = {"tokens_per_interval": 1} if path == "/rules" else None
+            refused = await front.client.request(method, f"{PATH}/{name}{path}", json=body)
+            assert refused.status_code == 404, (method, path, refused.text)
+            assert f"There is no lane '{name}'. Did you mean {near}" in refused.json()["error"]
+            assert "--new" in refused.json()["error"], "how a site is named before its first page"
+    assert (await front.client.get(f"{PATH}/serpr")).status_code == 404
+    assert [each["name"] for each in await front.data(PATH)] == ["shop.example"], "none was made"
+    assert await front.data("/api/v1/overrides") == []
+    allowed = await front.client.patch(f"{PATH}/new.example/rules?new=true", json={"tokens_per_interval": 1})
+    assert allowed.status_code == 200, allowed.text
+    again = await front.client.patch(f"{PATH}/new.example/rules", json={"tokens_per_interval": 2})
+    assert again.status_code == 200, "it is known now"
+
+
+async def test_the_rule_that_decides_how_fast_a_lane_is_is_named(simple: Front) -> None:
+    body = {"tokens_per_interval": 30, "interval_seconds": 1, "min_delay_ms": 2000, "max_delay_ms": 4000}
+    slow = (await simple.client.patch(f"{SHOP}/rules?new=true", json=body)).json()["data"]["pace"]
+    assert (slow["seconds"], slow["rules"]) == (3.0, ["min_delay_ms", "max_delay_ms"])
+    assert "the random pause of 2 to 4 s (operator rule for shop.example) is slower than the rate" in slow["message"]
+    crawl = (await simple.client.patch(f"{SHOP}/rules", json={"crawl_delay_seconds": 7})).json()["data"]["pace"]
+    assert (crawl["seconds"], crawl["rules"]) == (7.0, ["crawl_delay_seconds"])
+    quick = {"crawl_delay_seconds": 0, "min_delay_ms": 0, "max_delay_ms": 0}
+    fast = (await simple.client.patch(f"{SHOP}/rules", json=quick)).json()["data"]["pace"]
+    assert (round(fast["seconds"], 4), fast["rules"]) == (0.0333, ["tokens_per_interval", "interval_seconds"])
+
+
+async def test_names_that_are_not_known_are_refused_with_the_names_that_are_near(simple: Front) -> None:
+    client = simple.client
+    params = {"keyword": "bars", "zips": ["85001"]}
+    await simple.app.put_schedule(Schedule("nightly", "places", params, every=3600.0))
+    watch = (await simple.app.watches.statuses())[0].name
+    market = (await simple.data("/api/v1/admin/markets"))[0]["id"]
+    for method, path, near in (
+        ("POST", "/sinks/webhok/pause", "'webhook'"),
+        ("GET", "/sinks/serch", "'search'"),
+        ("POST", "/schedules/nightli/pause", "'nightly'"),
+        ("DELETE", "/schedules/nightl", "'nightly'"),
+        ("POST", f"/watches/{watch[:-1]}/pause", repr(watch)),
+        ("GET", "/jobs?pipeline=placs", "'places'"),
+        ("GET", "/records/plce", "'place'"),
+        ("GET", "/changes?kinds=plce", "'place'"),
+        ("GET", f"/admin/markets/{market}x", repr(market)),
+    ):
+        refused = await client.request(method, f"/api/v1{path}")
+        assert refused.status_code in (404, 422), (path, refused.text)
+        assert f"id you mean {near}" in refused.text, (path, refused.text)

@@ -313,7 +313,7 @@ async def test_a_robots_txt_that_answers_with_an_error_does_not_keep_a_page_wait
 async def test_pages_of_a_paused_site_do_not_keep_other_pages_out_of_the_queue(tmp_path: Path) -> None:
     """Tasks that only wait count up to a fifth of the queue; more of them are refused, and others are not."""
     async with open_service(tmp_path, max_queue_depth=10) as service:
-        await service.client.post("/api/v1/lanes/paused.example/pause")
+        await service.client.post("/api/v1/lanes/paused.example/pause?new=true")
         parked = [service.target(target_url=f"https://paused.example/{number}") for number in range(10)]
         await service.batch(parked)
         async with service.app.engine():

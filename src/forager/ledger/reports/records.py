@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy.types import JSON
 
 from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.names import unknown_choice
 from forager.kit.queries import (
     JOB_NAME,
     JOB_NAMES,
@@ -131,6 +132,6 @@ def record_kind(table: RecordTable) -> RecordKind:
 def table_of(catalog: Catalog, kind: str) -> RecordTable:
     table = catalog.records.get(kind)
     if table is None:
-        problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(sorted(catalog.records))}")
+        problem = FieldError("kind", unknown_choice("kind", kind, catalog.records))
         raise Rejected(f"kind: {problem.message}", fields=[problem])
     return table

@@ -6,7 +6,7 @@ from uuid import UUID
 import orjson
 
 from forager.core.database import Database, Row
-from forager.core.errors import NotFound
+from forager.core.names import no_such
 from forager.core.schedules import Schedule
 from forager.kit.queries import loads
 
@@ -45,7 +45,7 @@ class ScheduleTable:
         return [_schedule(row) for row in rows]
 
     async def remove(self, name: str) -> None:
-        self._expect(
+        await self._expect(
             name, await self._database.write("DELETE FROM schedules WHERE name = :name RETURNING name", {"name": name})
         )
 
@@ -56,7 +56,7 @@ class ScheduleTable:
             " WHERE name = :name RETURNING name",
             {"name": name, "paused": paused, "next_at": next_at},
         )
-        self._expect(name, rows)
+        await self._expect(name, rows)
 
     async def fired(
         self, name: str, *, at: int, next_at: int | None, job: UUID | None, error: str | None, expected: int | None
@@ -76,10 +76,10 @@ class ScheduleTable:
         )
         return bool(rows)
 
-    @staticmethod
-    def _expect(name: str, rows: Sequence[Row]) -> None:
+    async def _expect(self, name: str, rows: Sequence[Row]) -> None:
         if not rows:
-            raise NotFound(f"There is no schedule {name!r}. See `forager schedules list`.")
+            known = [each.name for each in await self.all()]
+            raise no_such("schedule", name, known, "See `forager schedules list`.")
 
 
 def _schedule(row: Row) -> Schedule:

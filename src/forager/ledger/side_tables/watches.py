@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from forager.core.database import Database
-from forager.core.errors import NotFound
+from forager.core.names import no_such
 from forager.core.pipeline import Pipeline
 from forager.core.watch import Watch, WatchStatus
 from forager.kit.queries import at
@@ -52,7 +52,7 @@ class WatchTable:
     def _known(self, name: str) -> tuple[str, Watch]:
         known = self._watches.get(name)
         if known is None:
-            raise NotFound(f"There is no watch {name!r}. See `forager watches list`.")
+            raise no_such("watch", name, self._watches, "See `forager watches list`.")
         return known
 
     async def _status(self, pipeline: str, watch: Watch, now: int) -> WatchStatus:

@@ -132,7 +132,7 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
     async def remove_market(request: Request, market_id: MarketId) -> Response:
         """It is scraped no more. Its listings stay; they are verified as they age, until they are gone."""
         if not await remove_row(service.database, MarketConfig, id=market_id):
-            raise no_market(market_id)
+            raise await no_market(service.database, market_id)
         return answer(request, {"removed": market_id})
 
     @router.post(

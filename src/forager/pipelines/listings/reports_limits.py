@@ -7,7 +7,7 @@ from decimal import Decimal
 from pydantic import Field
 
 from forager.core.database import Database
-from forager.core.errors import NotFound
+from forager.core.names import no_such
 from forager.kit.queries import one_row, read_rows
 from forager.kit.reports import Report
 from forager.pipelines.listings.tables import DataSource
@@ -65,7 +65,8 @@ async def one_source(db: Database, source: str, now: datetime) -> DataSourceRepo
     """Raises `NotFound` if there is no data source with this id."""
     row = await one_row(db, DataSource, id=source)
     if row is None:
-        raise NotFound(f"There is no data source {source!r}. See `forager markets limits`.")
+        known = [each.id for each in await read_rows(db, DataSource, "1 = 1", {})]
+        raise no_such("data source", source, known, "See `forager markets limits`.")
     return await _report(db, row, now)
 
 

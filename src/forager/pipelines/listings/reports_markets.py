@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from forager.core.database import Database, Row
 from forager.core.errors import Conflict, NotFound
 from forager.core.invalid import field_errors
+from forager.core.names import no_such
 from forager.kit.figures import Figure
 from forager.kit.queries import at, decoded, read_rows
 from forager.kit.reports import Report
@@ -162,7 +163,7 @@ async def one_market(db: Database, market_id: str, corrected: Mapping[str, Any] 
     """
     rows = await db.fetch("SELECT * FROM market_configs WHERE id = :id", {"id": market_id})
     if not rows:
-        raise no_market(market_id)
+        raise await no_market(db, market_id)
     known = {name: value for name, value in (corrected or {}).items() if name in rows[0]}
     for row in (rows[0], {**rows[0], **known}):
         try:
@@ -173,8 +174,10 @@ async def one_market(db: Database, market_id: str, corrected: Mapping[str, Any] 
     raise Conflict(f"The row of market {market_id!r} is invalid: {problem}. {remedy}.")
 
 
-def no_market(market_id: str) -> NotFound:
-    return NotFound(f"There is no market {market_id!r}. See `forager markets list`.")
+async def no_market(db: Database, market_id: str) -> NotFound:
+    """Return the error for a market that does not exist, with the names that are near."""
+    known = [row["id"] for row in await db.fetch("SELECT id FROM market_configs")]
+    return no_such("market", market_id, known, "See `forager markets list`.")
 
 
 async def market_detail(db: Database, market_id: str, now: datetime, *, started: bool = True) -> MarketDetail:

@@ -6,6 +6,7 @@ import typer
 
 from forager.core.errors import NotFound, Rejected
 from forager.core.hosts import one_spelling
+from forager.core.names import did_you_mean
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import with_api
@@ -76,9 +77,11 @@ def set_domain(
     name = one_spelling(domain)
 
     async def work(at: Reached) -> Any:
-        number = next((shop["id"] for shop in await _all(at) if shop["domain_name"] == name), None)
+        shops = {shop["domain_name"]: shop["id"] for shop in await _all(at)}
+        number = shops.get(name)
         if number is None:
-            raise NotFound(f"{domain} was never crawled. See `forager products domains list`.")
+            near = did_you_mean(name, shops)
+            raise NotFound(f"{domain} was never crawled.{near} See `forager products domains list`.")
         return await at.api.patch(f"{PATH}/{number}", changes)
 
     flags = {"crawl_frequency": "recrawl", "crawl_delay_seconds": "delay", "max_concurrent_requests": "at_once"}

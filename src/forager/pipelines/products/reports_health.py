@@ -9,8 +9,9 @@ from typing import Any, Literal
 import structlog
 from pydantic import Field
 
-from forager.core.errors import Conflict, NotFound
+from forager.core.errors import Conflict
 from forager.core.ledger import NewJob
+from forager.core.names import no_such
 from forager.core.table import Effect
 from forager.core.task import Plan
 from forager.extract.products.findings import FIELDS
@@ -239,7 +240,9 @@ async def _named(db: Database, name: str) -> Quarantine:
         key: dict[str, Any] = dict(zip(Quarantine.key, (parts[0], parts[1], int(parts[2]), parts[3]), strict=True))
         quarantine = await one_row(db, Quarantine, **key)
     if quarantine is None:
-        raise NotFound(f"There is no quarantine {name!r}. See `forager products quarantine list`.")
+        rows = await read_rows(db, Quarantine)
+        known = ["/".join(str(getattr(each, part)) for part in Quarantine.key) for each in rows]
+        raise no_such("quarantine", name, known, "See `forager products quarantine list`.")
     if quarantine.state == "accepted":
         raise Conflict(f"{name} has been accepted already.")
     return quarantine
