@@ -57,6 +57,43 @@ def test_every_volume_is_declared_and_used_and_every_mounted_file_exists() -> No
     assert all((ROOT / source).exists() for source in sources if source.startswith("."))
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_uses_at_most_2_cpus_and_4_gb(name: str) -> None:
+    assert SERVICES[name]["deploy"]["resources"] == {"limits": {"cpus": "2", "memory": "4G"}}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_process_of_ours_gets_the_keys_of_upstreams_from_one_file(name: str) -> None:
+    assert SERVICES[name]["env_file"] == [{"path": ".env", "required": False}]
+
+
+def test_the_key_of_an_upstream_in_the_env_file_reaches_every_process_and_not_the_others(tmp_path: Path) -> None:
+    (tmp_path / "docker-compose.yml").write_text((ROOT / "docker-compose.yml").read_text())
+    (tmp_path / ".env").write_text("SERPER_API_KEY=serper-key\nAPIFY_TOKEN=apify-token\nFORAGER_HOME=.forager\n")
+    command = [require_tool("docker-compose"), "--profile", "*", "config", "--format", "json"]
+    environment = {"FORAGER_SERVICE_KEY": "k" * 32, "PATH": os.environ["PATH"]}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    for name, service in json.loads(ran.stdout)["services"].items():
+        given = service.get("environment", {})
+        shown = [given.get(key) for key in ("SERPER_API_KEY", "APIFY_TOKEN", "FORAGER_HOME")]
+        assert shown == (["serper-key", "apify-token", "/data"] if name in OURS else [None] * 3), name
+        limits = service["deploy"]["resources"]["limits"]
+        assert (float(limits["cpus"]), int(limits["memory"])) == (2.0, 4 << 30), name
+
+
+def test_an_index_and_an_s3_server_start_with_their_profiles() -> None:
+    assert {name: SERVICES[name]["profiles"] for name in ("opensearch", "s3")} == {
+        "opensearch": ["opensearch"],
+        "s3": ["s3"],
+    }
+    (source,) = SERVICES["s3"]["configs"]
+    plain = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", COMPOSE["configs"][source["source"]]["content"])
+    (who,) = json.loads(plain)["identities"]
+    assert {"Read", "Write", "List"} <= {*who["actions"]}
+    assert f"-s3.config={source['target']}" in SERVICES["s3"]["command"]
+
+
 def test_celery_workers_serve_every_queue() -> None:
     command = SERVICES["celery"]["command"]
     served = command[command.index("-Q") + 1].split(",")
