@@ -199,6 +199,8 @@ def append(path: Path, size: int, added: bytes) -> None:
         file.write(added)
         file.flush()
         os.fsync(file.fileno())
+    if not size:  # the name of a new part must be on disk before a manifest has it
+        _sync(path.parent)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -209,11 +211,15 @@ def replace_file(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)  # also syncs the name of a new part
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 @contextlib.contextmanager
