@@ -91,7 +91,7 @@ def test_plain_alembic_knows_the_commands_of_a_schema_update__PR_20(store: Store
 
     ran = alembic("upgrade", "head")
     assert ran.returncode == 0, ran.stderr
-    every = {"core", "listings", "places", "products", "reviews", "scrape"}
+    every = {"core", "deliveries", "listings", "places", "products", "reviews", "scrape"}
     assert {each.rpartition("_")[0] for each in current(there)} == every
     migrations = copy / "src/forager/pipelines/products/migrations"
     before = set(copy.rglob("migrations/**/*.py"))

@@ -91,7 +91,6 @@ def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
     assert said in ran.err
 
 
-@pytest.mark.usefixtures("store")
 def test_a_rate_that_a_pause_holds_back_is_answered_with_the_rule_that_wins(forager: Forager) -> None:
     ran = forager("lanes", "set", "shop.example", "--tokens", "30", "--interval", "1", "--new")
     assert "Your rate changes nothing: one request in 1.25 s on average" in ran.err
@@ -109,6 +108,7 @@ def test_a_rate_that_a_pause_holds_back_is_answered_with_the_rule_that_wins(fora
     }, "an API has no pauses"
 
 
+@pytest.mark.usefixtures("store")
 def test_a_policy_file_that_is_wrong_is_refused_with_its_lines(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("domains:\n  shop.example:\n    tokens_per_interval: fast\n")
     (tmp_path / ".env").write_text("SCRAPER_DOMAIN_POLICIES_PATH=rules.yaml\n")

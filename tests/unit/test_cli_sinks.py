@@ -1,8 +1,18 @@
 """`forager sinks` on a store of its own: what it prints, and what it refuses."""
 
+import sqlite3
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from forager.config import new_settings
+from forager.core.sink import SinkRow
+from forager.sinks.kafka.wiring import check as check_kafka
 from tests.support.cli import Forager
+from tests.support.ports import free_ports
 
 
 @pytest.mark.usefixtures("store")
@@ -53,3 +63,82 @@ def test_a_sink_is_added_and_removed_but_not_one_of_the_settings(forager: Forage
     assert forager("sinks", "remove", "webhook").code == 5
     assert forager("sinks", "remove", "nothing").code == 4
     assert forager("sinks", "show", "nothing").code == 4
+
+
+def _checks(forager: Forager) -> dict[str, dict[str, str]]:
+    return {each["check"]: each for each in forager("doctor", "--json").data["checks"]}
+
+
+@pytest.mark.usefixtures("store")
+def test_a_sink_that_cannot_work_is_refused_with_the_remedy(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("FORAGER_FILES_FOLDER", str(tmp_path / "file"))
+    refused = forager("sinks", "add", "exports", "--type", "files")
+    assert refused.code == 2
+    assert "cannot be written (Not a directory). Change its owner, or FORAGER_FILES_FOLDER." in refused.err
+
+    monkeypatch.setenv("FORAGER_FILES_FOLDER", str(tmp_path / "files"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    refused = forager("sinks", "add", "exports", "--type", "files", "-o", "format=parquet")
+    assert refused.code == 2
+    assert "pip install 'forager-data[parquet]'" in refused.err
+
+    monkeypatch.setenv("FORAGER_BIGQUERY_PROJECT_ID", "my-project-1234")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
+    refused = forager("sinks", "add", "mirror", "--type", "bigquery")
+    assert refused.code == 2
+    assert "missing.json cannot be read (No such file or directory)" in refused.err
+
+    refused = forager("sinks", "add", "hook", "--type", "webhook", "-o", "url=nonsense")
+    assert refused.code == 2
+    assert "options.url" in refused.err or "--option" in refused.err
+    assert {each["name"] for each in forager("sinks", "list", "--json").data} == {"search", "webhook"}
+    assert forager("sinks", "add", "exports", "--type", "files").code == 0, "what can work is added"
+
+
+@pytest.mark.usefixtures("store")
+def test_what_may_pass_is_a_warning_when_a_sink_is_added(forager: Forager) -> None:
+    broker = f"127.0.0.1:{free_ports(1)[0]}"
+    service: Any = SimpleNamespace(settings=new_settings(kafka_brokers=(broker,)))
+    (warning,) = check_kafka(service, SinkRow("events", "kafka"))
+    assert f"{broker} does not answer now" in warning
+    hook = forager("sinks", "add", "hook", "--type", "webhook", "-o", "url=https://receiver.example/a")
+    assert hook.code == 0
+    assert "Warning: FORAGER_WEBHOOK_SECRET is not set" in hook.err
+
+
+def test_doctor_has_lines_about_credentials_packages_and_failing_sinks(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module not in ("trafilatura", "pyarrow"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
+    before = _checks(forager)
+    assert before["google credentials"]["state"] == "problem"
+    assert "missing.json cannot be read" in before["google credentials"]["message"]
+    assert before["extras"]["state"] == "note", "nothing that is set needs them"
+    assert "parquet (files in Parquet); text (the best main text" in before["extras"]["message"]
+    assert "pip install 'forager-data[parquet,text]'" in before["extras"]["remedy"]
+    assert "sinks" not in before, "there is no store yet"
+    assert not (tmp_path / ".forager" / "ledger.db").exists(), "doctor makes none"
+
+    (tmp_path / "missing.json").write_text("{}")
+    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module != "confluent_kafka")
+    forager("lanes", "set", "serper", "--rate", "100/s")
+    assert _checks(forager)["sinks"]["message"] == "2, none of them fails"
+    with sqlite3.connect(tmp_path / ".forager" / "ledger.db") as ledger:
+        ledger.execute(
+            "INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, failing_since)"
+            " VALUES ('webhook', 0, 1, 3, 'It does not answer.', 1000, 1000)"
+        )
+    monkeypatch.setenv("FORAGER_BIGQUERY_PROJECT_ID", "my-project-1234")
+    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module != "google.cloud.bigquery")
+    after = _checks(forager)
+    assert after["google credentials"]["state"] == "ok"
+    assert after["extra bigquery"]["state"] == "problem"
+    assert "FORAGER_BIGQUERY_PROJECT_ID is set" in after["extra bigquery"]["message"]
+    assert after["sink webhook"]["state"] == "problem"
+    assert "since 1970-01-01T00:00:01Z: It does not answer." in after["sink webhook"]["message"]
+    assert "forager sinks show webhook" in after["sink webhook"]["remedy"]
+    assert forager("doctor").code == 1

@@ -68,6 +68,13 @@ class SinkReport(BaseModel):
     )
 
 
+class AddedSink(SinkReport):
+    warnings: list[str] = Field(
+        description="What may keep it from delivering now, such as a server that does not answer. It is added all the"
+        " same, and tries again."
+    )
+
+
 class RefusedChange(BaseModel):
     """A change that a sink refused. Delivery went on with the changes after it."""
 
@@ -161,18 +168,21 @@ def _add_rows(router: Router, app: App) -> None:
         "/sinks",
         status_code=201,
         summary="Add a sink",
-        response_model=Envelope[SinkReport],
-        responses={201: example(SINK), **failures(409, body=True)},
+        response_model=Envelope[AddedSink],
+        responses={201: example({**SINK, "warnings": []}), **failures(409, body=True)},
     )
     async def add_sink(request: Request, body: SinkBody) -> Response:
         """Starts a delivery of its own, in every process within a few seconds. Addresses and credentials are settings:
-        only a webhook takes a URL, and the egress guard checks it."""
+        only a webhook takes a URL, and the egress guard checks it. A sink that cannot work (a missing package or file
+        of credentials, a folder that cannot be written) is refused; a server that does not answer now is a
+        warning."""
         newest = (await app.sinks.position(body.name)).last
         after = newest if body.after == "now" else body.after
         _check_number(after, newest)
         row = SinkRow(body.name, body.type, _set(body.kinds), _set(body.pipelines), body.options)
-        await app.roster.add(row, after=after)
-        return answer(request, _report(app, await _status(app, body.name)), status=201)
+        warnings = await app.roster.add(row, after=after)
+        report = _report(app, await _status(app, body.name))
+        return answer(request, AddedSink(**report.model_dump(), warnings=list(warnings)), status=201)
 
     @router.delete(
         "/sinks/{sink}",

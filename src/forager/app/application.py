@@ -18,7 +18,7 @@ from forager.app.retries import Retries, require_secrets
 from forager.app.sink_roster import SinkRoster
 from forager.core.archive import Archives
 from forager.core.clock import Clock
-from forager.core.errors import Conflict, FieldError, Rejected, Stopping
+from forager.core.errors import Conflict, FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.names import checked_name, no_such

@@ -103,15 +103,18 @@ class SinkRoster:
                 if name not in self.deliveries and name not in self.problems:
                     self._begin(row)
 
-    async def add(self, row: SinkRow, *, after: int = 0) -> None:
-        """Check a row, store it and begin to deliver after this change number.
+    async def add(self, row: SinkRow, *, after: int = 0) -> Sequence[str]:
+        """Check a row, store it and begin to deliver after this change number. Returns warnings about what may keep it
+        from delivering now.
 
-        Raises `Rejected` if it cannot be, and `Conflict` if there is a sink of that name.
+        Raises `Rejected` if it cannot work, and `Conflict` if there is a sink of that name.
         """
         if row.name in self.given or row.name in self._reserved:
             raise Conflict(f"The name {row.name!r} belongs to a sink that settings configure. Choose another name.")
         checked = self._checked(row)
         self._built(checked)
+        check = self._type(checked).check
+        warnings = [] if check is None else await asyncio.to_thread(check.load(), self._service, checked)
         await self.refresh()
         is_new = row.name not in self.added
         if is_new:
@@ -122,6 +125,7 @@ class SinkRoster:
             if is_new:
                 await self._service.ledger.pause_lane(sink_lane(row.name), paused=False)
         await self.refresh()
+        return warnings
 
     async def remove(self, name: str) -> None:
         """Remove a sink and everything that is kept about it. Raises `Conflict` if settings ask for it, here or in

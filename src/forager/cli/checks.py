@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from forager import __version__
 from forager.cli.file_checks import check_files
 from forager.cli.place_checks import check_places
-from forager.cli.service_checks import check_services
+from forager.cli.service_checks import check_credentials, check_extras, check_services
 from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
 from forager.kit.cli.finding import Finding
 from forager.kit.cli.render import near
@@ -45,7 +45,8 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
         ]
     findings.append(Finding("settings", "ok", "valid"))
     machine = (_folder, _disk, _keys, _owner, _store, check_services, _port)
-    for check in (*machine, _features, _chromium, check_files, check_places):
+    beside = (check_extras, check_credentials, check_files, check_places)
+    for check in (*machine, _features, _chromium, *beside):
         findings.extend(check(settings))
     return findings
 

@@ -1,7 +1,7 @@
 """`forager doctor`: checks whether this machine is ready, and suggests fixes. Read only; the checks are in
 `checks.py`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,6 +22,7 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 
     quiet_log(debug=invocation(context).debug)
     findings = checks.examine(invocation(context).settings)
+    findings += _sinks(context, findings)
     problems = [finding for finding in findings if finding.state == "problem"]
     if as_json:
         told = [{"check": f.check, "state": f.state, "message": f.message, "remedy": f.remedy} for f in findings]
@@ -31,6 +32,32 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
     if problems:
         wrong = ", ".join(finding.check for finding in problems)
         raise ProblemFound(f"{render.some(len(problems), 'problem')} found: {wrong}. The fixes are above.")
+
+
+def _sinks(context: typer.Context, findings: "list[Finding]") -> "list[Finding]":
+    """Check the sinks through the API of this store: of a running Forager, or opened for this. Left out if there is no
+    store yet, or if something is wrong with it."""
+    from forager.cli.service_checks import check_sinks
+    from forager.core.errors import ForagerError
+    from forager.kit.cli.finding import Finding
+    from forager.kit.cli.running import run_loop
+
+    if any(each.state == "problem" and each.check in ("settings", "store", "running") for each in findings):
+        return []
+    current = invocation(context)
+    settings = current.settings()
+    if settings.api_url is None and settings.database_url is None and not (settings.home / "ledger.db").exists():
+        return []
+
+    async def listed() -> "list[dict[str, Any]]":
+        async with current.host.reach(settings, debug=current.debug) as at:
+            sinks: list[dict[str, Any]] = await at.api.get("/sinks")
+            return sinks
+
+    try:
+        return list(check_sinks(run_loop(listed())))
+    except ForagerError as error:
+        return [Finding("sinks", "note", f"cannot be listed: {error.message}")]
 
 
 def _show(findings: "list[Finding]") -> None:

@@ -73,7 +73,11 @@ def add(
     from_now: Annotated[bool, typer.Option("--from-now", help="Deliver new changes only (default: all).")] = False,
     as_json: Json = False,
 ) -> None:
-    """Add a sink. Addresses and credentials are settings; see docs/sinks.md."""
+    """Add a sink. Addresses and credentials are settings; see docs/sinks.md.
+
+    A sink that cannot work is refused: a package or a file of credentials is missing, a folder cannot be written, a URL
+    is malformed. A server that does not answer now is a warning.
+    """
     from forager.kit.cli import render
 
     body = {
@@ -96,6 +100,8 @@ def add(
     else:
         waiting = render.some(status["behind"], "change")
         render.out().print(f"Added {sink}: {waiting} to pass.{but}", markup=False, soft_wrap=True)
+        for warning in status["warnings"]:
+            render.notes().print(f"Warning: {warning}", markup=False, soft_wrap=True)
 
 
 @app.command()

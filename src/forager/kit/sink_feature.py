@@ -48,5 +48,9 @@ class SinkFeature:
     outboxes: Ref | None = None
     """`outboxes(database, rows) -> Awaitable[Mapping[str, Outbox]]`: by sink, what became of the messages that sinks of
     this type have handed on. None: a change is delivered when the sink has taken it."""
+    check: Ref | None = None
+    """`check(service, row) -> Sequence[str]`: looks whether a new sink can work, in a thread. Raises `Rejected` with a
+    remedy if it cannot (a folder that cannot be written, a missing file of credentials). Returns warnings about what
+    may pass: a server that does not answer now."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

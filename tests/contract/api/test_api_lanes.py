@@ -231,7 +231,7 @@ async def test_the_rule_that_decides_how_fast_a_lane_is_is_named(simple: Front) 
 
 async def test_names_that_are_not_known_are_refused_with_the_names_that_are_near(simple: Front) -> None:
     client = simple.client
-    params = {"keyword": "bars", "zips": ["85001"]}
+    params = {"keyword": "bars", "zips": ["85001"], "max_credits": 10}
     await simple.app.put_schedule(Schedule("nightly", "places", params, every=3600.0))
     watch = (await simple.app.watches.statuses())[0].name
     market = (await simple.data("/api/v1/admin/markets"))[0]["id"]

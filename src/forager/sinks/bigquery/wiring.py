@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from forager.core.errors import Rejected
 from forager.core.sink import Sink, SinkRow
 from forager.kit.service import SinkService
 from forager.kit.settings import SettingsTree
 from forager.sinks.bigquery.settings import BigQueryOptions, BigQuerySettings
+
+CREDENTIALS_REMEDY = "Set it to the file of a service account, or unset it to use the machine's own account."
 
 if TYPE_CHECKING:
     from forager.sinks.bigquery.restore import BigQueryMirror
@@ -27,6 +31,27 @@ def build(service: SinkService, row: SinkRow) -> Sink:
         LedgerRows(service.database, service.mirrors, records),
         age=BigQueryOptions(**row.options).every_seconds,
     )
+
+
+def check(service: SinkService, row: SinkRow) -> Sequence[str]:
+    """Raise `Rejected` if the file with the service account cannot be read."""
+    if (problem := credentials_problem(service.settings)) is not None:
+        raise Rejected(f"{problem}. {CREDENTIALS_REMEDY}")
+    return []
+
+
+def credentials_problem(settings: SettingsTree) -> str | None:
+    """Return what is wrong with the file of credentials; None if it is a JSON object, or if the settings name none."""
+    path = settings.of(BigQuerySettings).google_application_credentials
+    if path is None:
+        return None
+    try:
+        found = orjson.loads(path.read_bytes())
+    except OSError as error:
+        return f"GOOGLE_APPLICATION_CREDENTIALS: {path} cannot be read ({error.strerror})"
+    except orjson.JSONDecodeError:
+        found = None
+    return None if isinstance(found, dict) else f"GOOGLE_APPLICATION_CREDENTIALS: {path} is not the JSON of an account"
 
 
 def restores(service: SinkService) -> "BigQueryMirror":

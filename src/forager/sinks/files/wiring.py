@@ -1,11 +1,12 @@
 """The settings and options of files, and how the sink of a row is built from them."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forager.core.errors import Rejected
+from forager.core.errors import Rejected, Transient
 from forager.core.place import Place
 from forager.core.record import Record
 from forager.core.sink import SinkRow
@@ -57,6 +58,25 @@ def build(service: SinkService, row: SinkRow) -> FilesSink:
     options = FilesOptions(**row.options)
     encode = FORMATS[options.format](service)
     return FilesSink(row, _place(service, row.name, options.to), encode, options.format, age=options.every_seconds)
+
+
+def check(service: SinkService, row: SinkRow) -> Sequence[str]:
+    """Look whether the sink of a row can write. Raises `Rejected` if its folder cannot be written."""
+    settings, options = service.settings.of(FilesSettings), FilesOptions(**row.options)
+    if options.to is None and settings.files_folder is not None:
+        folder = settings.files_folder / row.name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            remedy = "Change its owner, or FORAGER_FILES_FOLDER."
+            raise Rejected(f"{folder} cannot be written ({error.strerror}). {remedy}") from error
+        return []
+    try:
+        next(_place(service, row.name, options.to).walk(""), None)
+    except (Transient, OSError) as error:
+        return [f"{options.to} cannot be listed now: {error}"]
+    return []
 
 
 def _place(service: SinkService, name: str, to: str | None) -> Place:

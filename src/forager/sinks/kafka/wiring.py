@@ -1,5 +1,7 @@
 """How the Kafka sink is built from its settings. The client library is an extra, and loaded only if brokers are set."""
 
+import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forager.core.errors import Rejected
@@ -12,6 +14,7 @@ from forager.sinks.kafka.settings import KafkaSettings
 if TYPE_CHECKING:
     from forager.sinks.kafka.cluster import Cluster
 
+CHECK_SECONDS = 3.0
 OWN = "kafka"
 """The sink that the settings ask for."""
 
@@ -42,6 +45,20 @@ def build(service: SinkService, row: SinkRow) -> Sink:
         partitions=settings.kafka_partitions,
         tasks=own and settings.kafka_tasks,
     )
+
+
+def check(service: SinkService, row: SinkRow) -> Sequence[str]:
+    """Look whether one of the brokers answers. It is only connected to."""
+    problems = []
+    for broker in service.settings.of(KafkaSettings).kafka_brokers:
+        host, _, port = broker.rpartition("://")[2].rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CHECK_SECONDS).close()
+        except (OSError, ValueError) as error:
+            problems.append(f"{broker} does not answer now ({error}); changes wait until it does")
+        else:
+            return []
+    return problems
 
 
 def cluster_of(settings: KafkaSettings) -> "Cluster":

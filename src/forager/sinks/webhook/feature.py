@@ -21,4 +21,5 @@ sink = SinkFeature(
     options=Ref("forager.sinks.webhook.changes:ReceiverOptions"),
     from_settings=Ref("forager.sinks.webhook.wiring:from_settings"),
     outboxes=Ref("forager.sinks.webhook.receivers:outboxes"),
+    check=Ref("forager.sinks.webhook.wiring:check"),
 )

@@ -11,18 +11,14 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, ClassVar
 
-import structlog
-
 from forager.core.database import Database
 from forager.core.ends import TaskTry
-from forager.core.ledger import Settlement
+from forager.core.leasing import LogLine, Settlement
 from forager.core.sink import Outbox, SinkRow
 from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
 from forager.kit.queries import at
 from forager.sinks.webhook.task import LANE_FAMILY, Delivery
-
-log = structlog.get_logger("forager.sinks.webhook")
 
 STANDING = " deliveries/"
 """Keys of receivers' jobs begin with this: with a space, which no header can, so that no caller's Idempotency-Key can
@@ -145,36 +141,39 @@ class ReceiverLog:
     def __init__(self) -> None:
         self._streaks: dict[tuple[str, str], _Streak] = {}
 
-    def __call__(self, settlements: Sequence[Settlement]) -> None:
-        for settlement in settlements:
-            delivery = settlement.lease.task
-            if not isinstance(delivery, Delivery):
-                continue
-            key = (delivery.sink, receiver_id(delivery.receiver))
-            if settlement.state is TaskState.COMPLETED:
-                if (ended := self._streaks.pop(key, None)) is not None:
-                    failures = ended.failures
-                    log.info("webhook_accepted_again", sink=delivery.sink, host=delivery.host, failures=failures)
-            elif settlement.burned or settlement.halt or settlement.facts:
-                self._note_failure(key, delivery, settlement)
+    def __call__(self, settlement: Settlement) -> LogLine | None:
+        delivery = settlement.lease.task
+        if not isinstance(delivery, Delivery):
+            return None
+        key = (delivery.sink, receiver_id(delivery.receiver))
+        if settlement.state is TaskState.COMPLETED:
+            ended = self._streaks.pop(key, None)
+            if ended is None:
+                return None
+            fields = {"sink": delivery.sink, "host": delivery.host, "failures": ended.failures}
+            return LogLine("info", "webhook_accepted_again", fields)
+        if settlement.burned or settlement.halt or settlement.facts:
+            return self._failed(key, delivery, settlement)
+        return None
 
-    def _note_failure(self, key: tuple[str, str], delivery: Delivery, settlement: Settlement) -> None:
+    def _failed(self, key: tuple[str, str], delivery: Delivery, settlement: Settlement) -> LogLine | None:
         if len(self._streaks) >= MOST_STREAKS:
             self._streaks.clear()
         streak = self._streaks.setdefault(key, _Streak())
         streak.failures += 1
-        if streak.failures >= 10 * streak.logged:
-            streak.logged = streak.failures
-            log.warning(
-                "webhook_failing",
-                sink=delivery.sink,
-                host=delivery.host,
-                message=delivery.id,
-                error=settlement.error,
-                failures=streak.failures,
-                next_try_in=round(settlement.wait, 1) if settlement.state is TaskState.WAITING else None,
-                given_up=settlement.state is TaskState.FAILED,
-            )
+        if streak.failures < 10 * streak.logged:
+            return None
+        streak.logged = streak.failures
+        fields = {
+            "sink": delivery.sink,
+            "host": delivery.host,
+            "message": delivery.id,
+            "error": settlement.error,
+            "failures": streak.failures,
+            "next_try_in": round(settlement.wait, 1) if settlement.state is TaskState.WAITING else None,
+            "given_up": settlement.state is TaskState.FAILED,
+        }
+        return LogLine("warning", "webhook_failing", fields)
 
 
 log_receivers = ReceiverLog()

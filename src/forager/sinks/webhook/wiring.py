@@ -1,6 +1,6 @@
 """Builds the sink and the deliveries from the settings of webhooks, and provides the signing secret."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import SecretStr
 
@@ -49,6 +49,13 @@ def build_sink(service: SinkService, row: SinkRow) -> Sink:
         raise Rejected(f"options.url: {problem.message}", fields=[problem]) from error
 
     return ChangeWebhooks(row, url, service.ledger, service.reports.job, service.clock)
+
+
+def check(service: SinkService, _: SinkRow) -> Sequence[str]:
+    """Look whether webhooks can be signed. The receiver is not called: it may start later."""
+    if service.settings.of(WebhookSettings).webhook_secret is None:
+        return ["FORAGER_WEBHOOK_SECRET is not set: messages are kept, and none is sent until it is"]
+    return []
 
 
 def default_url(settings: SettingsTree) -> str | None:
