@@ -155,6 +155,19 @@ async def test_a_crash_while_the_step_waits_for_an_answer_must_happen_more_often
     assert f"died {WAITING_CRASHES} times" in rig.tasks(job)["t0"]["error"]
 
 
+async def test_crashes_while_waiting_do_not_add_to_those_of_the_steps_own_code__R14(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    await worker.lease()
+    await _crash(rig)
+    for waits in (True, True, True, False, True, False, True):
+        await (await rig.worker("next")).begin_suspects(waits=waits)
+        await _crash(rig)
+    assert rig.states(job) == {"t0": "suspect"}
+    await _suspects(rig)
+    await _crash(rig)
+    assert rig.states(job) == {"t0": "failed"}
+
+
 async def test_the_mark_of_a_step_needs_a_living_claim__R14(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     await worker.lease()

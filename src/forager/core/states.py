@@ -69,8 +69,8 @@ CANCELLED = Reason.CANCELLED.value
 ALONE_CRASHES = 3
 """Crashes of a worker while it ran the step of only this task, after which the task becomes a dead letter …"""
 WAITING_CRASHES = 10
-"""… and the number if the step only waited for an answer at the last one. A process rarely dies of waiting: far more
-often it was killed from outside, and a slow upstream made it look guilty."""
+"""… and while that step waited for an answer, counted apart. A process rarely dies of waiting: far more often it was
+killed from outside, and a slow upstream made the task look guilty."""
 
 
 def ended_state(*, completed: int, failed: int, drain: str | None) -> JobState:

@@ -252,11 +252,12 @@ class LaneRun:
                 if wait + now - since > longest:
                     self._send_back(ticket, now + wait - longest)
                     return wait
-                timer = self._clock.call_later(wait, waiter.changed.set)
+                pause = asyncio.create_task(self._clock.sleep(wait))
+                pause.add_done_callback(lambda _: waiter.changed.set())
                 try:
                     await waiter.changed.wait()
                 finally:
-                    timer.cancel()
+                    pause.cancel()
         finally:
             self._line.remove(waiter)
             if not started:

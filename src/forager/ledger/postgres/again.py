@@ -21,7 +21,8 @@ WITH old AS MATERIALIZED (
   JOIN tasks t ON t.job_id = $1 AND t.kind = x.kind AND t.key = x.key
   WHERE t.state IN (4, 5, 6, 7) ORDER BY t.id FOR UPDATE OF t),
 t AS (UPDATE tasks t SET state = 0, lane_id = o.lane, rank = o.rank, price = o.price, retries = o.retries, due = o.due,
-    body = o.body, "after" = NULL, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
+    body = o.body, "after" = NULL, attempt = 0, crashes = 0, waiting_crashes = 0,
+    together = NULL, hidden = false, ended_at = NULL,
     error = NULL, reason = NULL, error_type = NULL, waited = NULL, waited_until = NULL
   FROM old o WHERE t.id = o.id RETURNING t.id, t.lane_id, t.job_id, t.rank, t.due),
 d AS (DELETE FROM dead USING t WHERE dead.task_id = t.id),

@@ -268,7 +268,8 @@ UPDATE tasks t SET state = $2, error = $3, reason = $3, error_type = NULL, ended
 WHERE t.id = q.task_id RETURNING t.id
 """
 _AGAIN = """
-WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
+WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, waiting_crashes = 0,
+  together = NULL, hidden = false, ended_at = NULL,
     error = NULL, reason = NULL, error_type = NULL, waited = NULL,
   waited_until = NULL WHERE id = ANY($1::bigint[]) AND state = $2
     RETURNING id, lane_id, job_id, rank, state, due),

@@ -32,7 +32,7 @@ PAGE = 5_000
 
 _LATE = f"SELECT id FROM sessions WHERE lease_until < {NOW} ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED"
 _RUNNING = """
-SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.followed, j.drain,
+SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.waiting_crashes, t.followed, j.drain,
        t.begun IS NOT DISTINCT FROM q.claim AS begun, t.waits
 FROM queue q JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
 WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id LIMIT $2 FOR UPDATE OF q
@@ -41,7 +41,8 @@ _PUT_BACK = """
 WITH q AS (UPDATE queue q SET state = $4, attempt = q.attempt - 1, claim = NULL, claimed_at = NULL, session_id = NULL
   FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
   WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7 RETURNING x.id, x.price)
-UPDATE tasks t SET together = $5, crashes = t.crashes + $6, cost = t.cost + q.price, guessed = t.guessed + q.price
+UPDATE tasks t SET together = $5, crashes = t.crashes + $6, waiting_crashes = t.waiting_crashes + $8,
+  cost = t.cost + q.price, guessed = t.guessed + q.price
 FROM q WHERE t.id = q.id
 """
 _END = """
@@ -50,7 +51,8 @@ WITH q AS (DELETE FROM queue q USING unnest($1::bigint[], $2::bigint[], $3::int[
   RETURNING x.id, x.price, q.attempt, q.claim, q.claimed_at)
 UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_at = $6,
   cost = t.cost + q.price, guessed = t.guessed + q.price,
-  crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
+  crashes = t.crashes + $10, waiting_crashes = t.waiting_crashes + $11,
+  attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
 # These lanes never have tasks: a worker must not take them.
@@ -89,7 +91,7 @@ async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Re
     rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
     effect = Effect(await db.fetchval(f"SELECT {NOW}"), catalog.deltas())
     blamed = crashed and in_flight == 1 and all(r["begun"] for r in rows)
-    given_up = blamed and all(is_given_up(r["crashes"] + 1, waits=r["waits"]) for r in rows)
+    given_up = blamed and all(is_given_up(r["crashes"], r["waiting_crashes"], waits=r["waits"]) for r in rows)
     dead = [r for r in rows if given_up and r["drain"] != CANCELLED]
     lost, letters = [r["task_id"] for r in rows], [r["task_id"] for r in dead]
     await keep_lost(db, catalog.with_attempts, lost, letters, effect.now, crashed=crashed)
@@ -125,14 +127,18 @@ async def _put_back(
     back = [r for r in rows if r["task_id"] not in gone]
     state = TaskState.SUSPECT if crashed else TaskState.READY
     together = group_size(in_flight) if crashed else None
-    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(blamed), session)
-    died = crash_error(max((r["crashes"] + 1 for r in dead), default=0))
+    waiting = int(blamed and all(r["waits"] for r in rows))
+    running = int(blamed) - waiting
+    await db.execute(_PUT_BACK, *_columns(back), int(state), together, running, session, waiting)
+    died = crash_error(max((r["crashes"] + r["waiting_crashes"] + 1 for r in dead), default=0))
     for group, end, error, reason, error_type in (
         (cancelled, TaskState.CANCELLED, CANCELLED, CANCELLED, None),
         (dead, TaskState.FAILED, died, Reason.CRASHED, ErrorType.INTERNAL),
     ):
         if group:
-            await db.execute(_END, *_columns(group), int(end), error, effect.now, session, reason, error_type)
+            await db.execute(
+                _END, *_columns(group), int(end), error, effect.now, session, reason, error_type, running, waiting
+            )
     await bury(db, [r["task_id"] for r in dead], effect.now)
     effect.deltas.note([r["task_id"] for r in cancelled], TaskState.CANCELLED)
     effect.deltas.note([r["task_id"] for r in dead], TaskState.FAILED)

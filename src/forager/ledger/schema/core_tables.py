@@ -211,6 +211,13 @@ tasks = Table(
     Column("retries", SmallInteger, comment="how often it is retried; NULL: as its step or lane says"),
     Column("begun", BigInteger, comment="the claim under which its step began while it ran alone as a suspect"),
     Column("waits", Boolean, comment="of that step: it waits for an answer, and does not run its own code"),
+    Column(
+        "waiting_crashes",
+        SmallInteger,
+        nullable=False,
+        server_default="0",
+        comment="of a worker that ran only this task, while its step waited for an answer",
+    ),
     UniqueConstraint("job_id", "kind", "key", name="uq_tasks_job_kind_key"),
     # Followers of a task. On PostgreSQL no index may look at what a settlement changes (`state`, `ended_at`): only then
     # is its update of the row cheap (HOT), which halves the cost of a settlement.

@@ -32,10 +32,11 @@ def group_size(died_together: int) -> int:
     return max(1, min(MOST_SUSPECTS, died_together // 2))
 
 
-def is_given_up(crashes: int, *, waits: bool | None) -> bool:
-    """Return whether a task with so many crashes while alone becomes a dead letter. `waits`: at the last of them its
-    step waited for an answer."""
-    return crashes >= (WAITING_CRASHES if waits else ALONE_CRASHES)
+def is_given_up(crashes: int, waiting: int, *, waits: bool | None) -> bool:
+    """Return whether one more crash makes a dead letter of a task that was alone at so many before: with its own code
+    running, or waiting for an answer. `waits`: which of the two it was now. Each kind has its own limit, because kills
+    from outside nearly always hit a task that waits."""
+    return waiting + 1 >= WAITING_CRASHES if waits else crashes + 1 >= ALONE_CRASHES
 
 
 def crash_error(crashes: int) -> str:

@@ -20,7 +20,8 @@ ON t.job_id = ? AND t.kind = g.value ->> 0 AND t.key = g.value ->> 1 WHERE t.sta
 """
 _AGAIN = """
 UPDATE tasks SET state = ?, due = ?, lane_id = ?, rank = ?, price = ?, retries = ?, body = ?, "after" = NULL,
-  attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL, reason = NULL,
+  attempt = 0, crashes = 0, waiting_crashes = 0,
+  together = NULL, hidden = 0, ended_at = NULL, error = NULL, reason = NULL,
   error_type = NULL, waited = NULL, waited_until = NULL WHERE id = ?
 """
 

@@ -178,7 +178,8 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     followers = _followers(db, job, failed)
     now = memory.now_ms()
     again = (
-        "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL, reason = NULL,"
+        "attempt = 0, crashes = 0, waiting_crashes = 0,"
+        " together = NULL, hidden = 0, ended_at = NULL, error = NULL, reason = NULL,"
         " error_type = NULL, waited = NULL, waited_until = NULL"
     )
     db.executemany(f"UPDATE tasks SET state = 0, {again} WHERE id = ?", [(n,) for n in failed])

@@ -32,7 +32,7 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
     for session in sessions:
         rows = db.execute(
             "SELECT t.id, t.job_id, t.lane_id, t.price, t.crashes, t.followed, j.drain, j.turn,"
-            " t.begun IS t.claim, t.waits FROM tasks t"
+            " t.begun IS t.claim, t.waits, t.waiting_crashes FROM tasks t"
             " JOIN jobs j ON j.id = t.job_id WHERE t.state = 3 AND t.session_id = ?",
             (session,),
         ).fetchall()
@@ -52,8 +52,8 @@ def _given_up(rows: list[tuple[Any, ...]], *, crashed: bool) -> int | None:
     """Return the task whose step ran alone at a crash, if that has happened often enough."""
     if not _is_blamed(rows, crashed=crashed):
         return None
-    number, _, _, _, crashes, _, drain, _, _, waits = rows[0]
-    return number if drain != CANCELLED and is_given_up(crashes + 1, waits=waits) else None
+    number, _, _, _, crashes, _, drain, _, _, waits, waiting = rows[0]
+    return number if drain != CANCELLED and is_given_up(crashes, waiting, waits=waits) else None
 
 
 def _is_blamed(rows: list[tuple[Any, ...]], *, crashed: bool) -> bool:
@@ -68,18 +68,18 @@ def _rescue(
         return
     deltas = memory.catalog.deltas()
     spent: defaultdict[int, int] = defaultdict(int)
-    for number, job, lane, price, crashes, followed, drain, turn, _, _ in rows:
+    blamed = _is_blamed(rows, crashed=crashed)
+    for number, job, lane, price, crashes, followed, drain, turn, _, waits, waiting in rows:
         spent[lane] += price
         deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
-        blamed = _is_blamed(rows, crashed=crashed)
+        counted = (int(blamed and not waits), int(blamed and bool(waits)))
         if drain == CANCELLED:
-            _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
+            _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now, counted)
             deltas.add(job, cancelled=1)
             deltas.note([number], TaskState.CANCELLED)
         elif number == dead:
-            _end(
-                db, number, price, TaskState.FAILED, (crash_error(crashes + 1), Reason.CRASHED, ErrorType.INTERNAL), now
-            )
+            why = (crash_error(crashes + waiting + 1), Reason.CRASHED, ErrorType.INTERNAL)
+            _end(db, number, price, TaskState.FAILED, why, now, counted)
             deltas.add(job, failed=1)
             deltas.note([number], TaskState.FAILED)
             if followed:
@@ -88,9 +88,10 @@ def _rescue(
             state = TaskState.SUSPECT if crashed else TaskState.READY
             together = group_size(len(rows)) if crashed else None
             db.execute(
-                "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?, cost = cost + ?,"
-                " guessed = guessed + ?, attempt = attempt - 1, session_id = NULL WHERE id = ?",
-                (int(state), together, int(blamed), price, price, number),
+                "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?,"
+                " waiting_crashes = waiting_crashes + ?, cost = cost + ?, guessed = guessed + ?,"
+                " attempt = attempt - 1, session_id = NULL WHERE id = ?",
+                (int(state), together, *counted, price, price, number),
             )
             deltas.add(job, queued=1)
             if drain is not None:
@@ -104,11 +105,18 @@ def _rescue(
 
 
 def _end(
-    db: sqlite3.Connection, task: int, price: int, state: TaskState, why: tuple[str, str, str | None], now: int
+    db: sqlite3.Connection,
+    task: int,
+    price: int,
+    state: TaskState,
+    why: tuple[str, str, str | None],
+    now: int,
+    counted: tuple[int, int],
 ) -> None:
-    """`said`: error, reason and error type."""
+    """End a task. `why`: error, reason and error type. `counted`: what to add to its two counts of crashes."""
     db.execute(
         "UPDATE tasks SET state = ?, error = ?, reason = ?, error_type = ?, ended_at = ?, cost = cost + ?,"
-        " guessed = guessed + ?, crashes = crashes + 1, session_id = NULL WHERE id = ?",
-        (int(state), *why, now, price, price, task),
+        " guessed = guessed + ?, crashes = crashes + ?, waiting_crashes = waiting_crashes + ?, session_id = NULL"
+        " WHERE id = ?",
+        (int(state), *why, now, price, price, *counted, task),
     )
