@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "core_0028"
-down_revision = "core_0027"
+revision = "core_0029"
+down_revision = "core_0028"
 branch_labels = None
 depends_on = None
 
