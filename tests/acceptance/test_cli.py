@@ -316,7 +316,7 @@ def test_a_wait_shows_its_reason_and_ctrl_c_says_how_to_resume_or_cancel(machine
 
 
 def test_a_worker_until_idle_ends_when_nothing_can_run_and_lists_what_is_left(machine: Machine) -> None:
-    machine.data("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI")
+    machine.data("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "--no-budget")
     job = machine.data("schedules", "run", "bars")["job_id"]
     machine.data("lanes", "pause", "serper")
 

@@ -143,7 +143,7 @@ def test_every_piece_of_the_page_is_short() -> None:
 
 def test_its_commands_settings_table_and_export_need_no_edit_here(machine: Machine) -> None:
     assert "weather" not in machine.run("--help", env=machine.plain)
-    machine.run("jobs", "list", env=machine.plain)  # a store that was made without the package
+    machine.run("db", "upgrade", env=machine.plain)  # a store that was made without the package
     assert "The temperature in cities." in machine.run("--help")
 
     job = json.loads(machine.run("weather", "observe", "Lisbon", "Porto", "Oslo", "Atlantis", "--json"))
@@ -155,7 +155,7 @@ def test_its_commands_settings_table_and_export_need_no_edit_here(machine: Machi
     lines = [json.loads(line) for line in machine.run("export", "city", "--where", "country=PT").splitlines()]
     assert [(each["name"], each["celsius"]) for each in lines] == [("Lisbon", 21.5), ("Porto", 17.0)]
 
-    machine.run("jobs", "list", home="new")  # a store that is made with it
+    machine.run("db", "upgrade", home="new")  # a store that is made with it
     assert schema(machine.folder / "data" / "ledger.db") == schema(machine.folder / "new" / "ledger.db")
 
 

@@ -41,6 +41,7 @@ COVERED = {
     "google_reviews_url": "test_reviews_egress.py",
 }
 NOT_OURS_TO_GUARD = {
+    "GET /api/v1/pages url": "a filter over stored pages: it is looked up, never requested",
     "GET /api/v1/products url": "a filter: it is looked up, never asked",
     "POST /api/v1/admin/crawl-jobs product_url": "names the product that a stored page showed; never asked",
     "bigquery_url": "the operator's own BigQuery or emulator, reached by Google's client",
