@@ -41,7 +41,7 @@ async def test_a_job_goes_on_from_the_mirror_when_its_store_is_lost__PL_15(tmp_p
         shutil.rmtree(tmp_path / "home")
 
         restored = await asyncio.to_thread(_restore, environment)
-        assert "1 jobs restored, 1 of them unfinished" in restored
+        assert "1 job restored, 1 of them unfinished" in restored
         answered = len(sandbox.log)
         async with open_app(load_settings(env=environment, cwd=tmp_path)) as app, app.engine():
             await app.roster.add(SINK)

@@ -224,17 +224,24 @@ def _further_errors(
     Conditions between fields and the check against the reference data need a valid job. So every invalid field gets its
     first documented example, or is left out; without an example for a required field there is nothing to check.
     """
-    wrong = {error.field.partition(".")[0].partition("[")[0] for error in known}
+    wrong = {_top(error) for error in known}
+    examples = _examples(chosen.params)
     completed = {name: value for name, value in params.items() if name not in wrong}
-    for name in wrong & chosen.params.model_fields.keys():
-        examples = _examples(chosen.params).get(name)
-        if examples:
-            completed[name] = examples[0]
+    completed |= {name: examples[name][0] for name in wrong if name in examples}
     try:
         chosen.check(_validated(chosen.name, chosen.params, completed), **needs)
     except Rejected as refused:
-        return [error for error in refused.fields if error.field.partition(".")[0].partition("[")[0] not in wrong]
+        # A condition between fields may only fail because an invalid one was left out.
+        known_fields = (
+            chosen.params.model_fields.keys() if wrong - examples.keys() else {_top(e) for e in refused.fields}
+        )
+        return [error for error in refused.fields if _top(error) in known_fields - wrong]
     return []
+
+
+def _top(error: FieldError) -> str:
+    """Return the parameter of a job that an error is about: `pages` for `pages[3].url`."""
+    return error.field.partition(".")[0].partition("[")[0]
 
 
 def _examples(shape: type[BaseModel]) -> dict[str, list[Any]]:
