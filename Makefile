@@ -1,5 +1,5 @@
 # What one can do here. `make` alone lists it; every target sets up what it needs, once.
-# Settable: NAME (one benchmark), WORKERS (test processes), ARGS (passed on to pytest), PYTHON (for the first setup).
+# Settable: NAME (one benchmark, or the pipeline of a walk), WORKERS (test processes), ARGS (passed on to pytest), PYTHON (for the first setup).
 
 BIN     := .venv/bin
 RUNTIME := .venv/.runtime-ready
@@ -18,7 +18,7 @@ SIZE    := -m "not chaos and not servers"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test servers test-servers quick check format bench chaos fuzz requirements settings wheel clean
+.PHONY: help setup demo test servers test-servers quick check format bench chaos fuzz walk requirements settings wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres
 	FORAGER_FUZZ_EXAMPLES=100 $(PYTEST) tests/property tests/contract/api/test_api_fuzz.py --hypothesis-profile fuzz --timeout 3600 $(ARGS)
+
+walk: $(DEV) ## list the files that one task passes through: make walk NAME=places
+	@$(BIN)/python -m scripts.walk $(NAME)
 
 requirements: $(DEV) ## write docs/requirements.md from the names of the tests
 	$(BIN)/python -m scripts.requirements_doc
