@@ -157,7 +157,10 @@ class JobLog:
         next_summary = self._clock.monotonic() + SUMMARY_EVERY
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), max(0.0, next_summary - self._clock.monotonic()))
+                # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes with the event, and the
+                # process would wait for this task for ever when it closes.
+                async with asyncio.timeout(max(0.0, next_summary - self._clock.monotonic())):
+                    await self._arrived.wait()
             self._arrived.clear()
             try:
                 await self._write()
