@@ -124,3 +124,16 @@ def test_every_line_is_json_with_what_it_must_have__SC_P38(
             (end.facts or {})["results_count"],
         )
     assert CANARY not in json.dumps(about)
+
+
+async def test_the_log_of_jobs_closes_while_a_line_arrives() -> None:
+    for ticks in range(6):
+        log = JobLog(Rows({"id": 1}), SystemClock(), lambda kind: "scrape", {})
+        log.start()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        log.changed([])
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await log.close()
