@@ -8,7 +8,7 @@ settlement nor a request waits for them; the ids of a job are read once and kept
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -26,6 +26,8 @@ from forager.core.task import Task
 
 log = structlog.get_logger("forager.jobs")
 
+GATHER_SECONDS = 0.05
+"""Seconds for which lines are collected, so that one read of the jobs serves them all."""
 SUMMARY_EVERY = 60.0
 """Seconds between two summaries of the failures of a job that repeat."""
 MOST_KNOWN = 10_000
@@ -161,6 +163,8 @@ class JobLog:
                 # process would wait for this task for ever when it closes.
                 async with asyncio.timeout(max(0.0, next_summary - self._clock.monotonic())):
                     await self._arrived.wait()
+                    # The ledger reports the end of a job before the worker reports the last attempts of it.
+                    await asyncio.sleep(GATHER_SECONDS)
             self._arrived.clear()
             try:
                 await self._write()
@@ -178,7 +182,7 @@ class JobLog:
         jobs = await self._read({_job_of(each) for each in waiting})
         shown = [each for each in waiting if isinstance(each, JobNews) and self._is_shown(each.op, jobs.get(each.job))]
         jobs |= await self._read({each.job for each in shown if each.new is None}, again=True)
-        for each in waiting:
+        for each in _attempts_before_ends(waiting):
             if isinstance(each, JobNews):
                 await self._log_job(each, jobs.get(each.job))
             else:
@@ -268,6 +272,21 @@ class JobLog:
             self._failures[job].repeated = Counter()
             ids = _ids_of(rows[job]) if job in rows else {"job_id": None}
             log.warning("failures_repeated", **ids, failures=dict(counts), total=counts.total())
+
+
+def _attempts_before_ends(
+    waiting: Sequence[JobNews | tuple[Settlement, LogLine]],
+) -> Iterator[JobNews | tuple[Settlement, LogLine]]:
+    """Yield the lines in their order, but those of a job's attempts before the end or pause that they led to."""
+    attempts: dict[int, list[tuple[Settlement, LogLine]]] = {}
+    for each in waiting:
+        if not isinstance(each, JobNews):
+            attempts.setdefault(_job_of(each), []).append(each)
+    for each in waiting:
+        if not isinstance(each, JobNews) or each.op in ("ended", "paused"):
+            yield from attempts.pop(_job_of(each), ())
+        if isinstance(each, JobNews):
+            yield each
 
 
 def url_of(task: object) -> str | None:
