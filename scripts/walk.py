@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -151,9 +151,11 @@ def _first_address(sitemap: str) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    """Run the command. What it prints goes to standard error: standard output is for the walk."""
     from forager.cli.main import run
 
-    return int(run(arguments))
+    with redirect_stdout(sys.stderr):
+        return int(run(arguments))
 
 
 if __name__ == "__main__":
