@@ -173,7 +173,7 @@ async def test_what_a_dead_worker_held_is_done_again_when_its_lease_has_passed(t
         await sim.run_for(days=1)
         assert sim.rig.job(job)["state"] == "completed"
     first, second = world.runs["hangs"]
-    assert lease - 10 <= (second - first).total_seconds() <= lease + every + 10
+    assert lease - 10 <= (second - first).total_seconds() <= lease + every + 15
 
 
 async def test_tasks_with_a_moment_run_at_it_whoever_owns_their_lane(tmp_path: Path, world: World) -> None:

@@ -19,7 +19,7 @@ CREATING = frozenset(
     {
         *("up", "worker", "places run", "crawl", "scrape page", "scrape batch", "reviews run", "restore", "db upgrade"),
         *("schedules add", "proxies add", "sinks add", "lanes set", "lanes pause", "lanes resume"),
-        *(f"markets {verb}" for verb in ("add", "set", "disable", "remove", "scrape")),
+        *(f"markets {verb}" for verb in ("add", "set", "disable", "remove", "scrape", "start")),
     }
 )
 """Commands that start something or store a setting."""
@@ -41,6 +41,7 @@ OPTIONS = {
     "db downgrade": ["--yes"],
     "products domains set": ["--currency", "USD"],
     "proxies set": ["--region", "us"],
+    "reparse": ["--domain", "shop.example"],
     "sinks discard": ["--all"],
 }
 """What a command needs beside its required parameters."""
@@ -103,7 +104,8 @@ def test_an_answer_that_needs_no_store_leaves_none_behind(forager: Forager, tmp_
 def test_a_store_of_another_folder_is_found_by_home(
     forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI").code == 0
+    added = forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "--no-budget")
+    assert added.code == 0, added.all
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert forager("schedules", "list").code == 4
@@ -112,7 +114,7 @@ def test_a_store_of_another_folder_is_found_by_home(
 
 
 FIRST = [
-    ["schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI"],
+    ["schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "--no-budget"],
     ["proxies", "add", "http://user:password@192.0.2.1:8080"],
     ["scrape", "page", "http://127.0.0.1:9/"],
     ["lanes", "pause", "serper"],

@@ -65,6 +65,8 @@ def run(home: Path, *words: str, encoding: str | None = None) -> subprocess.Comp
 
 
 def test_a_store_is_created_and_read_under_an_ascii_locale(tmp_path: Path) -> None:
+    made = run(tmp_path / "home", "-m", "forager", "db", "upgrade")
+    assert made.returncode == 0, made.stderr
     listed = run(tmp_path / "home", "-m", "forager", "jobs", "list", "--json")
     assert (listed.returncode, listed.stdout.strip()) == (0, "[]"), listed.stderr
 
@@ -88,6 +90,7 @@ def test_json_and_exports_are_valid_under_an_ascii_locale(tmp_path: Path) -> Non
 
 
 def test_a_command_whose_output_is_closed_does_its_work(tmp_path: Path) -> None:
+    assert run(tmp_path / "home", "-m", "forager", "db", "upgrade").returncode == 0
     script = f"exec {shlex.quote(sys.executable)} -m forager jobs list >&- <&-"
     ended = run(tmp_path / "home", "-c", f"import os; os.execvp('sh', ['sh', '-c', {script!r}])")
     assert (ended.returncode, ended.stderr.startswith("No jobs.")) == (0, True), ended.stderr

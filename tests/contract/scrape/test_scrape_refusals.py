@@ -356,7 +356,8 @@ async def test_a_sync_caller_gets_the_reason_why_its_page_waits_for_a_429__SC_1(
 
 
 async def test_a_sync_caller_gets_the_reason_why_its_site_sends_nothing__SC_1(simple: Service) -> None:
-    await simple.client.post(f"/api/v1/lanes/{simple.site.endpoint}/pause")
+    paused = await simple.client.post(f"/api/v1/lanes/{simple.site.endpoint}/pause", params={"new": True})
+    assert paused.status_code == 200, paused.text
     late = await simple.sync(timeout_seconds=5)
     assert late.status_code == 504
     assert "is paused by an operator" in late.json()["error"]
