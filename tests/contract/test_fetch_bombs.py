@@ -216,7 +216,7 @@ async def test_a_sitemap_made_to_hurt_is_read_within_limits__PR_1(name: str, fet
             with pytest.raises(Permanent, match="no address of this site"):
                 await read_sitemap(Sitemap(url=origin.url()), fetcher, timeout=60)
 
-        await passes_within_limits(read, stall=0.400, rise=64 * MIB)
+        await passes_within_limits(read, stall=0.400, rise=96 * MIB)
 
 
 @pytest.mark.parametrize("head", [HEAD, CHUNKED, HEAD + b"Content-Length: 1000\r\n\r\n"])

@@ -222,7 +222,7 @@ class JobLog:
         match news.op:
             case "ended":
                 await self._log_end(ids, job)
-            case "paused":
+            case "paused" if "state" in job:
                 log.warning("job_paused", **ids, reason=job["reason"], **_counts(job))
             case "created":
                 log.info("job_created", **ids, tasks=job["total"], max_cost=job["max_cost"], schedule=job["schedule"])
@@ -241,6 +241,9 @@ class JobLog:
         return not (job["total"] == 1 and job["pipeline"] in self._by_task)
 
     async def _log_end(self, ids: Mapping[str, Any], job: Row) -> None:
+        if "state" not in job:  # its row could not be read again: it was removed, or the store is closing
+            log.info("job_ended", **ids)
+            return
         level = {"completed": log.info, "cancelled": log.info, "failed": log.error}.get(job["state"], log.warning)
         seconds = ((job["finished_at"] or 0) - (job["started_at"] or job["finished_at"] or 0)) / 1000
         level(
