@@ -72,7 +72,7 @@ class Supervisor:
                 return 0
 
     def _is_stopped_within(self, seconds: float) -> bool:
-        """Wait so long, or until a stop is requested; there is no child that it could be passed on to."""
+        """Wait for this time, or until a stop is requested. No child runs to which the stop could be passed on."""
         end = time.monotonic() + seconds
         while not self._told_to_stop and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_FOR_STOP_EVERY))

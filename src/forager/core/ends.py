@@ -34,7 +34,7 @@ class TaskEnd:
 
 @dataclass(frozen=True, slots=True)
 class TaskTry:
-    """How one try of a task ended."""
+    """The end of one try of a task."""
 
     state: TaskState
     """The state of the task after it: COMPLETED, WAITING for the next try, READY in a job that was paused, FAILED …"""

@@ -39,7 +39,7 @@ class JobNews(NamedTuple):
     op: str
     """created, started, paused, resumed, retried, extended, cancelling or ended."""
     new: Mapping[str, Any] | None = None
-    """Of a job that was just created in one transaction: those columns of its row that a log line needs."""
+    """Columns that a log line needs, for a job that was just created in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)

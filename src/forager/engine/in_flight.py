@@ -45,7 +45,7 @@ class Outages:
 
     def __init__(self) -> None:
         self._streaks: dict[int, _Streak] = {}
-        """By job; only of jobs whose last attempt ended without a connection."""
+        """Attempts in a row without a connection, by job."""
 
     def seen(self, settlement: Settlement, step: Step | None, lane: LaneRun) -> None:
         """Note how an attempt ended, and let its settlement pause the job if that has gone on for long enough."""

@@ -60,7 +60,7 @@ class _Failures:
     seen: set[tuple[str, str]] = field(default_factory=set)
     """(event, reason) pairs that have had their line."""
     repeated: Counter[str] = field(default_factory=Counter)
-    """Those after the first, by reason, since the last summary."""
+    """Failures after the first, counted by reason since the last summary."""
 
 
 class JobLog:

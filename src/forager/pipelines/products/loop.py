@@ -28,7 +28,7 @@ INBOX_EVERY = 0.5
 AT_ONCE = 10_000
 """Pages of one job that are submitted in SQL."""
 REFUSED_KEPT = timedelta(days=30)
-"""How long a request that was refused is shown."""
+"""Time for which a refused request stays visible."""
 
 
 async def upkeep(service: Service) -> None:

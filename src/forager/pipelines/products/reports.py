@@ -85,7 +85,7 @@ class ProductConditions(BaseModel):
 
 
 SORTS: Mapping[str, str] = {"price": "price", "rating": "rating", "name": "product_name", "updated": "changed_at"}
-"""By the name of an order: its column."""
+"""Column to sort by, for each name of an order."""
 Sort = Literal["newest", "oldest", "price", "-price", "rating", "-rating", "name", "-name", "updated", "-updated"]
 
 

@@ -39,7 +39,7 @@ FROM pages
 WHERE domain = :domain AND (product_url IS NOT NULL OR outcome = 'unparsed') AND outcome NOT IN ('gone', 'missing')
 """
 ALERT_SECONDS = 5.0
-"""How long a command that ends waits until new alerts are written."""
+"""Seconds that an ending command waits until new alerts are written."""
 _SUMS = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("pages", "products", *FIELDS))
 
 
