@@ -7,7 +7,7 @@ WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/forager \
-    && /opt/forager/bin/pip install '.[bigquery,browser,celery,kafka,parquet,postgres,prefect,s3,text]'
+    && /opt/forager/bin/pip install '.[bigquery,browser,celery,dlt,duckdb,excel,fields,kafka,mcp,notify,parquet,postgres,prefect,s3]'
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \

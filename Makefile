@@ -13,20 +13,22 @@ ARGS    ?=
 FILES   := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST  := $(BIN)/python -m pytest $(FILES)
 SIZE    := -m "not chaos and not servers"
+CORE    := tests/unit tests/contract -m "not chaos and not servers and not postgres" --ignore=tests/contract/runners \
+           --ignore-glob='*_kills.py' --ignore-glob='*_browser.py' --ignore-glob='tests/contract/test_browser_*.py'
 
-# Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module anew.
+# Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test servers test-servers quick check format bench chaos fuzz walk requirements settings wheel clean
+.PHONY: help setup demo test servers test-servers test-core quick check format bench screenshots chaos fuzz walk requirements settings wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DEV) ## make .venv with everything that development needs
 
-demo: $(RUNTIME) ## see it work: one small job of each pipeline against the built-in sandbox
-	@for pipeline in places products listings scrape reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
+demo: $(RUNTIME) ## see it work: all pipelines at once against simulated upstreams, a crash included, and a report
+	@$(BIN)/forager demo
 
 test: $(DEV) ## check, then all tests in CI size: what CI runs
 	@$(MAKE) --no-print-directory --jobs 2 check servers
@@ -56,11 +58,16 @@ quick: $(DEV) ## format, lint and unit tests, under a minute
 	$(BIN)/ruff check .
 	$(PYTEST) -n logical -q tests/unit $(ARGS)
 
+# No PostgreSQL, no broker, no browser and no killed process. Where another server is not installed, its tests are skipped.
+test-core: $(DEV) ## unit tests, and the contracts on SQLite: about 3 minutes
+	$(PYTEST) -n logical -q $(CORE) $(ARGS)
+
 check: $(DEV) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@scripts/check_dashboard
 
 format: $(DEV) ## rewrite the code in the one format
 	$(BIN)/ruff format .
@@ -72,23 +79,27 @@ bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
 	@scripts/setup brokers
 	$(BIN)/python -m bench $(NAME)
 
+screenshots: $(DEV) ## pictures of every page of the dashboard, in light, dark and 390 px, into build/screenshots
+	@scripts/setup browser
+	$(BIN)/python -m scripts.screenshots
+
 chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup s3
 	@scripts/setup brokers
 	@scripts/setup pgbouncer
-	$(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
-	FORAGER_TEST_PGBOUNCER=1 $(PYTEST) -k postgres -m "not chaos" --timeout 600 tests/contract $(ARGS)
+	$(BIN)/python -m pytest -m chaos --timeout 3600 -o faulthandler_timeout=3900 $(ARGS)
+	FORAGER_TEST_PGBOUNCER=1 $(PYTEST) -k postgres -m "not chaos" --timeout 600 -o faulthandler_timeout=900 tests/contract $(ARGS)
 
 fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres
-	FORAGER_FUZZ_EXAMPLES=100 $(PYTEST) tests/property tests/contract/api/test_api_fuzz.py --hypothesis-profile fuzz --timeout 3600 $(ARGS)
+	FORAGER_FUZZ_EXAMPLES=100 $(PYTEST) tests/property tests/contract/api/test_api_fuzz.py --hypothesis-profile fuzz --timeout 3600 -o faulthandler_timeout=3900 $(ARGS)
 
 walk: $(DEV) ## list the files that one task passes through: make walk NAME=places
 	@$(BIN)/python -m scripts.walk $(NAME)
 
-requirements: $(DEV) ## write docs/requirements.md from the names of the tests
+requirements: $(DEV) ## write docs/contributing/requirements.md from the names of the tests
 	$(BIN)/python -m scripts.requirements_doc
 
 settings: $(DEV) ## write docs/settings.md and .env.example from the declarations of the settings

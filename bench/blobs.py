@@ -23,8 +23,9 @@ from bench.support.options import Options, parse
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.clock import SystemClock
 from forager.core.http import Response
-from forager.fetch.blobs import LocalBlobs
-from forager.fetch.blobs.frames import Packer, digest_of
+from forager.sdk.warc import CapturedPage, WarcWriter
+from forager.storage.pages.local import LocalBlobs
+from forager.storage.pages.segments import Packer, digest_of
 
 PAGE = 20_000
 FEW, MANY = 5_000, 100_000
@@ -42,6 +43,7 @@ class Measured:
     pages: int
     store_ms: float
     pack_ms: float
+    warc_ms: float
     again_ms: float
     read_ms: float
     collect_ms: float
@@ -68,10 +70,10 @@ def main(options: Options) -> None:
 
 def report(few: Sequence[Measured], many: Measured, machine: Machine) -> None:
     print_table(
-        ("pages", "store ms", "hash+pack ms", "again ms", "read ms", "collect ms", "bytes", "peak MB"),
+        ("pages", "store ms", "hash+pack ms", "WARC ms", "again ms", "read ms", "collect ms", "bytes", "peak MB"),
         (
-            (f"{m.pages:,}", f"{m.store_ms:.4f}", f"{m.pack_ms:.4f}", f"{m.again_ms:.4f}", f"{m.read_ms:.4f}",
-             f"{m.collect_ms:.4f}", f"{m.stored:,.0f}", f"{m.peak_mb:.0f}")
+            (f"{m.pages:,}", f"{m.store_ms:.4f}", f"{m.pack_ms:.4f}", f"{m.warc_ms:.4f}", f"{m.again_ms:.4f}",
+             f"{m.read_ms:.4f}", f"{m.collect_ms:.4f}", f"{m.stored:,.0f}", f"{m.peak_mb:.0f}")
             for m in (*few, many)
         ),
     )  # fmt: skip
@@ -79,6 +81,7 @@ def report(few: Sequence[Measured], many: Measured, machine: Machine) -> None:
         "cpu_ms_per_page": round(statistics.median(m.store_ms for m in few), 4),
         "cpu_ms_at_100k": round(many.store_ms, 4),
         "share_of_packing": round(statistics.median(m.pack_ms / m.store_ms for m in few), 3),
+        "warc_ms": round(statistics.median(m.warc_ms for m in few), 4),
         "again_ms": round(statistics.median(m.again_ms for m in few), 4),
         "read_ms": round(statistics.median(m.read_ms for m in few), 4),
         "collect_ms": round(many.collect_ms, 4),
@@ -128,12 +131,24 @@ async def _measure(size: int, folder: Path) -> Measured:
         size,
         (stored - idle) * each,
         (bare - idle * few / size) * 1000 / few,
+        (as_warc(few, pages) - idle * few / size) * 1000 / few,
         (again - idle * few / size) * 1000 / few,
         read * 1000 / few,
         collected * each,
         peak,
         on_disk / size,
     )
+
+
+def as_warc(size: int, pages: "Pages") -> float:
+    """CPU seconds to write the same pages as records of a WARC file."""
+    began = time.process_time()
+    with tempfile.TemporaryFile() as file:
+        writer = WarcWriter(file, "pages.warc.gz")
+        for number in range(size):
+            page = pages.page(number)
+            writer.add(CapturedPage(page.url, page.at, page.status, "text/html", page.body, {}))
+    return time.process_time() - began
 
 
 async def spend(size: int, pages: "Pages", blobs: LocalBlobs | None) -> float:

@@ -23,11 +23,9 @@ from bench.support.site import site
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.clock import SystemClock
 from forager.core.http import Request
-from forager.fetch.browser.chromium import FLAGS, ChromiumLauncher
-from forager.fetch.browser.executable import find_chromium
+from forager.fetch.browser.chromium import FLAGS, MARK, ChromiumLauncher, Process, find_chromium, find_marked, memory_of
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.browser.gate import Gate
-from forager.fetch.browser.orphans import MARK, Process, find_marked, memory_of
 from forager.fetch.browser.pool import PoolLimits
 from forager.fetch.guard import EgressGuard
 

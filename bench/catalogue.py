@@ -22,15 +22,15 @@ from bench.support.verdict import Target, conclude, print_table
 from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.extract.canonical import url_hash
-from forager.kit.search import index_of
+from forager.extract.text.urls import url_hash
 from forager.ledger.catalog import Catalog
 from forager.pipelines.products.pipeline import build
 from forager.pipelines.products.records import Product
-from forager.pipelines.products.reports import ProductConditions, ProductFilter, find_products
-from forager.pipelines.products.reports_search import search_products
+from forager.pipelines.products.reports.catalogue import ProductConditions, ProductFilter, find_products
+from forager.pipelines.products.reports.search import search_products
 from forager.pipelines.products.tasks import Crawl
 from forager.pipelines.products.wiring import parsers
+from forager.sdk.search import index_of
 
 PRODUCTS, QUICK = 1_000_000, 50_000
 READ = 5_000

@@ -61,6 +61,7 @@ def one_round(base: str, pages: int, urls: Path, folder: Path) -> dict[str, Run]
     folder.mkdir()
     return {
         "forager": ours(base, pages),
+        "one reader": ours(base, pages, readers=1),
         "scrapy": peers.answer("scrapy", str(urls)),
         "without fsync": ours(base, pages, fsync=False),
         "scrapy jobdir": peers.answer("scrapy", str(urls), str(folder / "job")),
@@ -69,8 +70,8 @@ def one_round(base: str, pages: int, urls: Path, folder: Path) -> dict[str, Run]
     }
 
 
-def ours(base: str, pages: int, *, fsync: bool = True) -> Run:
-    request = json.dumps({"base": base, "pages": pages, "fsync": fsync})
+def ours(base: str, pages: int, *, fsync: bool = True, readers: int = 0) -> Run:
+    request = json.dumps({"base": base, "pages": pages, "fsync": fsync, "readers": readers})
     command = [sys.executable, "-m", "bench.support.crawl_run", request]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     run: Run = json.loads(done.stdout.splitlines()[-1])
@@ -97,8 +98,9 @@ def report(runs: dict[str, list[Run]], many: Run, pages: int, machine: Machine) 
     for name, all_of_them in runs.items():
         rate = statistics.median(pages / run["seconds"] for run in all_of_them)
         cpu = statistics.median(run["cpu"] * 1_000 / pages for run in all_of_them)
-        rows.append((name, f"{rate:,.0f}", f"{cpu:.2f}"))
-    print_table(("side", "pages/s", "CPU ms a page"), rows)
+        read = statistics.median(run.get("cpu_readers", 0.0) * 1_000 / pages for run in all_of_them)
+        rows.append((name, f"{rate:,.0f}", f"{cpu:.2f}", f"{read:.2f}" if read else ""))
+    print_table(("side", "pages/s", "CPU ms a page", "of it in readers"), rows)
     conclude("crawl", figures, TARGETS, machine)
 
 

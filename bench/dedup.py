@@ -33,13 +33,18 @@ from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
 from forager.pipelines.listings.apify import Apify
-from forager.pipelines.listings.blocks import cell_block, nearby_cells, zip_block
-from forager.pipelines.listings.duties_items import ItemsDuty
-from forager.pipelines.listings.parse import Found
-from forager.pipelines.listings.records import Listing, ListingSource
-from forager.pipelines.listings.resolve import judge
-from forager.pipelines.listings.same_home import Thresholds
-from forager.pipelines.listings.tables import ListingMerge, ListingSplit
+from forager.pipelines.listings.app_steps.scrape import ItemsStep
+from forager.pipelines.listings.matching import Thresholds, judge
+from forager.pipelines.listings.parse import ListingFound
+from forager.pipelines.listings.records import (
+    Listing,
+    ListingMerge,
+    ListingSource,
+    ListingSplit,
+    cell_block,
+    nearby_cells,
+    zip_block,
+)
 
 FEW, MANY, QUICK_MANY = 10_000, 1_000_000, 100_000
 BATCH, BATCHES, QUICK_BATCHES = 100, 100, 20
@@ -137,7 +142,7 @@ def meet(one: Listing, two: Listing) -> bool:
     return bool(stored & {zip_block(two.address, two.zip), *nearby_cells(two.address, two.latitude, two.longitude)})
 
 
-def home(source: str, k: int) -> Found:
+def home(source: str, k: int) -> ListingFound:
     """The home number `k`, as `_fill` stores it: no other has its place."""
     listing = Listing(
         listing_key=f"{source}:{k}", market_id="m", title=f"Home {k}", address=f"{k % 900 + 10} Street{k // 900} Road",
@@ -146,7 +151,7 @@ def home(source: str, k: int) -> Found:
         confidence_base=100, confidence_updated_at=NOW, decay_rate=1,
     )  # fmt: skip
     key = listing.listing_key
-    return Found(
+    return ListingFound(
         listing,
         ListingSource(
             source_key=key, listing_key=key, market_id="m", source=source, source_id=str(k), url="https://x/"
@@ -197,7 +202,7 @@ async def measure(filled: dict[int, Store], round_: int, batches: int) -> dict[i
     return took
 
 
-def arriving(size: int, source: str, number: int) -> list[Found]:
+def arriving(size: int, source: str, number: int) -> list[ListingFound]:
     """Half are stored homes under another key, spread over the table; half are new, far away from all others."""
     stored = [home(source, 1 + (number * 7 + n * (size // BATCH)) % size) for n in range(BATCH // 2)]
     at = 3_000_000 + number * BATCH + (500_000 if source.startswith("e") else 0) + int(source[1:]) * 50_000
@@ -208,7 +213,7 @@ class Feed:
     """Stores batches by settlements, as a worker does."""
 
     def __init__(self, ledger: Ledger, session: Session, lane: int) -> None:
-        self.items = ItemsDuty(ledger.database, Apify(), Thresholds())
+        self.items = ItemsStep(ledger.database, Apify(), Thresholds())
         self._ledger, self._session, self._lane = ledger, session, lane
 
     @classmethod

@@ -4,7 +4,8 @@
 against none. `catch_up`: changes per second that a files sink takes after an outage, against the engine's own.
 `memory_growth`: the peak of a process that delivers a long backlog, against one with a short one. `tells_cost`: CPU per
 places task while every end of a query is a change, as BigQuery's mirror needs it, against without. `per_s`, by sink, is
-told: Kafka is the client library's mock cluster.
+told: Kafka is the client library's mock cluster, ClickHouse the engine of chdb behind an HTTP front of the tests,
+PostgreSQL a server of the tests that does not wait for the disk.
 """
 
 import json
@@ -24,7 +25,9 @@ from bench.support.reviews import Hosts, google
 from bench.support.stores import Stores
 from bench.support.upstream import Upstream, upstream
 from bench.support.verdict import Target, conclude, print_table
+from tests.support.clickhouse import clickhouse
 from tests.support.kafka import mock_cluster
+from tests.support.postgres_target import server
 
 REVIEWS_A_PAGE = 50
 PER_S = "per_s: "
@@ -98,7 +101,10 @@ def engine_cpu(stores: Stores, serper: Upstream, tasks: int, settings: dict[str,
 
 def each(stores: Stores, options: Options) -> dict[str, float]:
     """Changes per second, by sink."""
-    run = measure(stores, each=5_000 if options.quick else 50_000, brokers=mock_cluster().brokers)
+    database = server().create_database()
+    targets: dict[str, Any] = {"brokers": mock_cluster().brokers, "clickhouse": clickhouse().url, "postgres": database}
+    run = measure(stores, each=5_000 if options.quick else 50_000, **targets)
+    server().drop_database(database)
     return {f"{PER_S}{name}": value for name, value in run.per_s.items()}
 
 

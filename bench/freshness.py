@@ -1,8 +1,8 @@
 """What ageing costs: an hourly look with 100 listings that cross 40, among 10,000 listings and among 1,000,000.
 
-A look is what the schedule `decay_and_verify` and the watch do: the due listings become verifications, and what reached
-0 is looked for. Beside it, one statement rewrites a column of all listings, as a job that ages rows would. Rows are
-those that SQLite itself counts as written, in all tables.
+A look is what the schedule `decay_and_verify` and the recheck do: the due listings become verifications, and what
+reached 0 is looked for. Beside it, one statement rewrites a column of all listings, as a job that ages rows would. Rows
+are those that SQLite itself counts as written, in all tables.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from bench.support.verdict import Target, conclude, print_table
 from forager.core.ledger import Ledger
 from forager.ledger.catalog import Catalog
 from forager.pipelines.listings.apify import Apify
-from forager.pipelines.listings.duties_upkeep import PAGE, ZERO
+from forager.pipelines.listings.app_steps.upkeep import PAGE, ZERO
 from forager.pipelines.listings.pipeline import build
 
 FEW, MANY, QUICK_MANY = 10_000, 1_000_000, 100_000
@@ -31,7 +31,7 @@ LOOKS = 10
 LATER = 4_102_444_800_000
 """The year 2100."""
 PIPELINE = build(Apify())
-(WATCH,) = PIPELINE.watches
+(RECHECK,) = PIPELINE.rechecks
 TARGETS = (
     Target("rows", at_most=4 * CROSSING + 20),
     Target("share_of_rewrite", at_most=0.02),
@@ -92,7 +92,7 @@ async def measure(filled: dict[int, Store], round_: int) -> tuple[dict[int, list
                 await cross(ledger, size, round_ * LOOKS + number)
                 before = rows_of(ledger)
                 began = time.perf_counter()
-                done = await ledger.dispatch(PIPELINE.name, WATCH)
+                done = await ledger.dispatch(PIPELINE.name, RECHECK)
                 now = await ledger.now_ms()
                 at_zero = await ledger.database.fetch(ZERO, {"now": now, "most": PAGE})
                 took[size].append((time.perf_counter() - began) * 1000)

@@ -17,8 +17,8 @@ from bench.support.options import Options, StoreKind, parse
 from bench.support.stores import Store, Stores, open_ledger
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.clock import SystemClock
-from forager.core.retention import Keep
-from forager.engine.prune import prune_once
+from forager.core.upkeep import Keep
+from forager.engine.upkeep import prune_once
 from forager.ledger.schema.core_tables import tasks
 
 JOBS = 100

@@ -22,7 +22,7 @@ from bench.support.reviews import Hosts, google
 from bench.support.reviews_run import ReviewsRun
 from bench.support.stores import Stores
 from bench.support.verdict import Target, conclude, print_table
-from forager.sinks.kafka.cluster import Cluster
+from forager.sinks.kafka.cluster import KafkaCluster
 from tests.support.kafka import MockCluster
 from tests.support.kafka_broker import Broker, why_none
 
@@ -69,7 +69,9 @@ def kafka() -> Iterator[tuple[dict[str, Any], str]]:
         broker = Broker()
         broker.start()
         try:
-            Cluster(broker.brokers).producer("warm-up").init_transactions(30)  # a new broker makes its own topics first
+            KafkaCluster(broker.brokers).producer("warm-up").init_transactions(
+                30
+            )  # a new broker makes its own topics first
             yield {"kafka_brokers": broker.brokers}, "a real broker, one node"
         finally:
             broker.close()

@@ -25,13 +25,15 @@ from bench.support.options import Options, parse
 from bench.support.site import site
 from bench.support.verdict import Target, conclude, print_table
 from forager.api.serve import serve
-from forager.app import App, open_app
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import load_settings
 from forager.cli.process import SWITCH_INTERVAL
-from forager.config import load_settings
 from forager.core.clock import SystemClock
 from forager.core.http import Request
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.logs import configure_logs
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.logging import configure_logs
 
 KEY = "bench-0123456789-abcdefghij-KLMNOPQRST"
 BROWSERS = 2
@@ -83,7 +85,7 @@ async def measure(url: str, tasks: int, looks: int) -> Round:
 
 async def compare(api: aiohttp.ClientSession, url: str, looks: int) -> list[float]:
     """Milliseconds that a synchronous request took longer than fetching and reading the same page by hand."""
-    from forager.pipelines.scrape.extractor import Page
+    from forager.pipelines.scrape.extractor import PageInput
     from forager.pipelines.scrape.extractors import EXTRACTORS
 
     extractor = next(each for each in EXTRACTORS if each.name == "job_posting")
@@ -93,7 +95,7 @@ async def compare(api: aiohttp.ClientSession, url: str, looks: int) -> list[floa
         page = f"{url}/jobs/jsonld/{number}"
         began = time.perf_counter()
         response = await fetch(Request(page))
-        extractor.parse(Page(response.url, response.body, response.status, response.at), frozenset())
+        extractor.parse(PageInput(response.url, response.body, response.status, response.at), frozenset())
         bare = time.perf_counter() - began
         began = time.perf_counter()
         body = _target(page, "http")

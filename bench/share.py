@@ -21,7 +21,7 @@ from bench.support.stores import Store, Stores, open_ledger
 from bench.support.verdict import Target, conclude, print_table
 from bench.support.worker_process import worker
 from forager.core.ledger import NewJob
-from forager.engine.lane_ownership import QUANTUM
+from forager.engine.waits import QUANTUM
 from forager.ledger.catalog import Catalog
 
 LANES = 64

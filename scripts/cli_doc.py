@@ -11,7 +11,7 @@ from typing import Any
 from typer.main import get_command
 
 from forager.cli.root import app
-from forager.kit.cli.exit_codes import ExitCode
+from forager.sdk.cli.invocation import ExitCode
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 UNDOCUMENTED = frozenset({"help", "install_completion", "show_completion"})

@@ -3,12 +3,15 @@
 Both are lists of what is allowed, so that a new module or package is inside the rules before anyone thinks of it.
 
 `rooms`: which package below `forager` may import which. Every package must be named; `*` may import everything. A rule
-for a module inside a package replaces the package's rule for that module and what is below it.
+for a module inside a package replaces the package's rule for that module and what is below it; `*` in its name stands
+for any name.
 
-`pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`; every other module is
-pure. A pure module may import `pure_may_import` and the pure modules of its own folder; an edge may also import
-`edges_may_import` and its own edges. No folder imports another. Neither imports a package of `drivers`, and a pure
-module none of `frameworks` either.
+`pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`, or if it lies in a
+folder whose name does (`api.py`, `api/bodies.py`); every other module is pure. A pure module may import
+`pure_may_import` and the pure modules of its own folder; an edge may also import `edges_may_import` and its own edges.
+No folder imports another. Neither imports a package of `drivers`, and a pure module none of `frameworks` either.
+`programs` open the whole application, as the command line does: they may import everything but another folder, and no
+module of a folder imports them.
 """
 
 from collections.abc import Iterator
@@ -39,7 +42,7 @@ class Rooms(Contract):
                 yield f"{room} has no rule: name it, and what it may import."
         for room, names in allowed.items():
             if "*" not in names and room in graph.modules:
-                inner = [name for name in allowed if name.startswith(f"{room}.")]
+                inner = [name for rule in allowed for name in graph.modules if _is_below(name, room, rule)]
                 yield from _refused(graph, room, [room, *names], but=inner)
 
 
@@ -52,6 +55,7 @@ class PipelineFolders(Contract):
     edges_may_import: Any = fields.ListField(subfield=fields.StringField())
     frameworks: Any = fields.ListField(subfield=fields.StringField())
     drivers: Any = fields.ListField(subfield=fields.StringField())
+    programs: Any = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         wrong = [
@@ -67,16 +71,21 @@ class PipelineFolders(Contract):
         _render(check.metadata["wrong"])
 
     def _allowed(self, folder: str, importer: str, imported: str) -> bool:
-        edge = self._is_edge(folder, importer)
+        if self._is(self.programs, folder, importer):
+            return _inside(imported, [folder]) or not _inside(imported, [str(self.parent)])
+        edge = self._is(self.edges, folder, importer)
         if _inside(imported, [folder]):
-            return edge or not self._is_edge(folder, imported)
+            if self._is(self.programs, folder, imported):
+                return False
+            return edge or not self._is(self.edges, folder, imported)
         if _inside(imported, [folder.partition(".")[0]]):
             return _inside(imported, [*self.pure_may_import, *(self.edges_may_import if edge else [])])
         return not _inside(imported, [*self.drivers, *([] if edge else self.frameworks)])
 
-    def _is_edge(self, folder: str, module: str) -> bool:
+    def _is(self, patterns: Any, folder: str, module: str) -> bool:
+        """Match the first name below the pipeline's folder: a file, or a folder for everything in it."""
         name = module.removeprefix(folder).lstrip(".").partition(".")[0]
-        return any(fnmatchcase(name, pattern) for pattern in self.edges)
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _refused(graph: ImportGraph, room: str, allowed: list[str], *, but: list[str]) -> Iterator[str]:
@@ -88,6 +97,11 @@ def _refused(graph: ImportGraph, room: str, allowed: list[str], *, but: list[str
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             if imported.startswith(f"{root}.") and not _inside(imported, allowed):
                 yield f"{importer} must not import {imported}."
+
+
+def _is_below(module: str, room: str, rule: str) -> bool:
+    """Return whether a rule for modules inside a room is the one of this module."""
+    return rule.startswith(f"{room}.") and fnmatchcase(module, rule)
 
 
 def _inside(module: str, packages: list[str]) -> bool:

@@ -1,7 +1,7 @@
-"""Writes docs/requirements.md: which tests show which requirement, taken from the names of the tests.
+"""Write docs/contributing/requirements.md: the tests of each requirement, taken from the names of the tests.
 
-A test carries the ids of its requirements at the end of its name, each behind two underscores:
-`test_a_late_commit_is_refused__PL_6__R5` shows PL-6 and R5. Before them it may name the trap that it guards against:
+The name of a test ends with the ids of its requirements, each behind two underscores:
+`test_a_late_commit_is_refused__PL_6__R5` covers PL-6 and R5. The trap that a test guards against comes before them:
 `test_a_late_commit_is_never_skipped_trap_1__R6`. Sources are parsed, never imported.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "requirements.md"
+PAGE = ROOT / "docs" / "contributing" / "requirements.md"
 
 FAMILIES = {
     "PL": "Places",
@@ -28,37 +28,40 @@ TRAPS = {
     2: "a lane sleeps on work that a submission was just writing",
     3: "a plan made for an empty queue collapses over a full one",
     4: "a token bucket lets almost twice the rate into one second",
-    5: "a follower of a failed task waits for ever",
+    5: "a follower of a failed task waits forever",
     6: "a budget is passed because the price is known too late",
     7: "a heartbeat for every lane or task; a late worker that goes on sending",
-    8: "a big job or a big outcome holds up everybody else",
-    9: "fuzzy matching inside the settle holds up everybody else",
+    8: "a big job or a big outcome holds up all others",
+    9: "fuzzy matching inside a settlement holds up all others",
     10: "two transactions lock in different orders",
     11: "a migration fails on a table that has a view",
     12: "money that is kept as text sorts wrongly",
     13: "a step that overruns its lease commits late in the only process there is",
 }
-NOT_BUILT = {9: "Nothing is matched by likeness yet; the test comes with the first pipeline that does."}
+WITHOUT_TEST = {
+    9: "Near duplicates are matched by a step, before its settlement (decision 0035): no settlement contains a match."
+}
 _TRAP = re.compile(r"_trap_(\d+)$")
 _ID = re.compile(r"(?:PL|PR|LI|SC|RV)_P?\d+[a-z]?|[RS]\d+[a-z]?")
 _HEAD = """\
-# Requirements and the tests that show them
+# Requirements and their tests
 
-Made from the names of the tests by `make requirements`; a test fails when this page is out of date.
+For contributors: which tests cover which requirement. Generated from the names of the tests by
+`make requirements`; a test fails when this page is out of date.
 """
 
 
 class UnknownRequirement(Exception):
-    """The end of a test's name looks like a requirement's id but is none."""
+    """A test's name ends with a suffix that is not the id of a requirement."""
 
 
 def requirement_ids(test_name: str) -> list[str]:
-    """The ids at the end of a test's name: `…__PL_6__R5` → PL-6, R5."""
+    """Return the ids at the end of a test's name: `…__PL_6__R5` → PL-6, R5."""
     return [_requirement_id(suffix, test_name) for suffix in test_name.split("__")[1:]]
 
 
 def collect(tests: Path) -> dict[str, list[str]]:
-    """For every requirement the tests that carry it, as `path::name` relative to the parent of `tests`."""
+    """Return the tests of every requirement, as `path::name` relative to the parent of `tests`."""
     shown: dict[str, list[str]] = defaultdict(list)
     for path in sorted(tests.rglob("test_*.py")):
         for name in _test_names(ast.parse(path.read_text("utf-8"), str(path))):
@@ -68,7 +71,7 @@ def collect(tests: Path) -> dict[str, list[str]]:
 
 
 def render(shown: Mapping[str, list[str]]) -> str:
-    """The page: a section per family, its requirements in order of number; then the traps."""
+    """Return the page: a section per family, its requirements in order of number; then the traps."""
     parts = [_HEAD]
     for family, title in FAMILIES.items():
         rows = sorted((key for key in shown if _family(key) == family), key=_order)
@@ -91,7 +94,7 @@ def _traps(test_name: str) -> list[str]:
     if found is None:
         return []
     if int(found[1]) not in TRAPS:
-        raise UnknownRequirement(f"{test_name}: there is no trap {found[1]}; TRAPS lists those there are.")
+        raise UnknownRequirement(f"{test_name}: there is no trap {found[1]}; see TRAPS.")
     return [_trap(int(found[1]))]
 
 
@@ -100,7 +103,7 @@ def _trap(number: int) -> str:
 
 
 def _trap_section(number: int, tests: list[str]) -> str:
-    lines = [f"- `{test}`\n" for test in tests] or [f"{NOT_BUILT.get(number, 'No test guards against it.')}\n"]
+    lines = [f"- `{test}`\n" for test in tests] or [f"{WITHOUT_TEST.get(number, 'No test guards against it.')}\n"]
     return f"\n**{number}** {TRAPS[number]}\n\n" + "".join(lines)
 
 
@@ -124,7 +127,7 @@ def _family(requirement: str) -> str:
 
 
 def _order(requirement: str) -> tuple[str, int, str]:
-    """SC-9 comes before SC-10, and both before SC-P1."""
+    """Return the sort key: SC-9 comes before SC-10, and both before SC-P1."""
     found = re.fullmatch(r"(\D+)(\d+)(\D*)", requirement)
     return (found[1], int(found[2]), found[3]) if found else (requirement, 0, "")
 

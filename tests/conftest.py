@@ -1,8 +1,9 @@
-"""Fixtures that every test may use. Servers start when the first test asks for them, one per test process."""
+"""Fixtures for all tests. Servers start with the first test that uses them, one per test process."""
 
 import gc
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -55,8 +56,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         one = item.get_closest_marker("one_store")
         if one is not None and one.args != (False,) and "postgres" in given.values():
             item.add_marker(pytest.mark.chaos)
-        if {"postgres", "postgres_server", "require_postgres"} & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "postgres" in given.values() or {"postgres", "postgres_server", "require_postgres"} & fixtures:
             item.add_marker(pytest.mark.postgres)
+
+
+TIMEOUT_AGAIN = 20.0
+"""Seconds after which a test that its timeout did not end is interrupted again."""
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, Any, Any]:
+    """Let the timeout of a test fire until the test has ended.
+
+    An event loop records an exception that hits one of its tasks, and goes on. If that is not the task of the test, the
+    test waits further, and so may the end of a fixture: one signal is not enough.
+    """
+    result = yield
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, left, TIMEOUT_AGAIN)
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -110,11 +130,11 @@ def unmade_postgres_url(postgres: Postgres) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def app_databases(postgres: Postgres) -> Iterator["Recycled"]:
     """Databases with the schema of every pipeline that ships, for one test after another."""
-    from forager.config import new_settings
-    from forager.features import all_features
+    from forager.app.config import new_settings
+    from forager.app.features import all_features
+    from forager.app.wiring import build_pipelines
     from forager.ledger.catalog import Catalog
     from forager.ledger.schema.migrate import create_postgres
-    from forager.wiring import build_pipelines
     from tests.support.recycled import Recycled
 
     template = postgres.create_database()

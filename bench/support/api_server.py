@@ -7,7 +7,7 @@ creating jobs is what is measured, not doing them.
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,16 +24,16 @@ from forager.core.task import Plan
 
 
 class NoStore:
-    """Takes every job and keeps none."""
+    """Accepts every job and stores none. Everything else goes to the ledger itself: clocks of tables, sign-ins."""
+
+    def __init__(self, ledger: Any) -> None:
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         return Submitted(uuid4(), sum(1 for _ in plan), created=True)
-
-    def announce(self, url: str | None) -> None:
-        """To no one."""
-
-    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
-        """None ever does."""
 
 
 async def main(request: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ async def main(request: dict[str, Any]) -> None:
     opened = reviews_app(store) if request.get("pipeline") == "reviews" else places_app(store)
     async with opened as app:
         if not request["with_store"]:
-            app.ledger = NoStore()  # type: ignore[assignment]  # the route uses no other verb
+            app.ledger = NoStore(app.ledger)  # the route uses no other verb
         async with serve(app, host="127.0.0.1", port=0, key=request["key"]) as url:
             print(url, flush=True)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until the benchmark lets go

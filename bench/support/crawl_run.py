@@ -5,6 +5,7 @@ the last page; memory is the most that the process ever had.
 """
 
 import json
+import os
 import sqlite3
 import sys
 import tempfile
@@ -20,19 +21,19 @@ import uvloop
 
 from bench.support.engine_run import _cpu, peak_mb
 from bench.support.places import completed, ended
-from forager.app import App, open_app
-from forager.config import load_settings
-from forager.ledger.sqlite import store as sqlite_store
-from forager.ledger.sqlite import writer
-from forager.logs import configure_logs
-from forager.pipelines.products.cli_list import MOST_URLS
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import load_settings
+from forager.ledger.sqlite import connection, store
+from forager.logging import configure_logs
+from forager.pipelines.products.cli.crawl import MOST_URLS
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 
 IN_FLIGHT = 64
 POLICY = f"no pause (100,000/s at once), {IN_FLIGHT} in flight, under the shop's own domain"
 
 
-async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
+async def run(base: str, pages: int, *, fsync: bool = True, readers: int = 0) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="forager-crawl-") as folder:
         home = Path(folder)
         rules = home / "policies.yaml"
@@ -52,15 +53,31 @@ async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
         configure_logs(loaded.log_level, loaded.log_format, loaded.secrets())
         if not fsync:
             _without_fsync()
+        if readers:
+            loaded = loaded.model_copy(update={"readers": readers})
         async with open_app(loaded) as app:
             started, used = time.perf_counter(), _cpu()
             job = await submit(app, base, pages)
             async with app.engine(schedules=False):
                 await ended(app, pages)
+                readers_now: list[int] = app.offload.readers  # type: ignore[attr-defined]
+                read = sum(map(cpu_of, readers_now))
                 seconds, used = time.perf_counter() - started, _cpu() - used
             await completed(app, job)
             (row,) = await app.database.fetch("SELECT count(*) AS items FROM items WHERE price IS NOT NULL")
-    return {"seconds": seconds, "cpu": used, "peak_mb": peak_mb(), "items": row["items"]}
+    return {
+        "seconds": seconds,
+        "cpu": used + read,
+        "cpu_readers": read,
+        "peak_mb": peak_mb(),
+        "items": row["items"],
+    }
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of another process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def submit(app: App, base: str, pages: int) -> UUID:
@@ -83,16 +100,17 @@ def addresses(base: str, pages: int) -> Iterator[str]:
 
 def _without_fsync() -> None:
     """What durability costs is told by a run that does without."""
-    durable = writer.connect
+    durable = connection.connect
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
         db = durable(*arguments, **options)
         db.execute("PRAGMA synchronous=OFF")
         return db
 
-    sqlite_store.connect = connect  # type: ignore[attr-defined]
+    store.connect = connect  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":
     request = json.loads(sys.argv[1])
-    print(json.dumps(uvloop.run(run(request["base"], request["pages"], fsync=request["fsync"]))), flush=True)
+    answer = run(request["base"], request["pages"], fsync=request["fsync"], readers=request.get("readers", 0))
+    print(json.dumps(uvloop.run(answer)), flush=True)

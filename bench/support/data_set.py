@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forager.extract.normalise import normalise
-from forager.pipelines.scrape.extractor import Extracted, Page
+from forager.extract.text.normalise import normalise
+from forager.pipelines.scrape.extractor import Extracted, PageInput
 from forager.pipelines.scrape.extractors import EXTRACTORS
 
 DATA = Path(os.environ.get("FORAGER_DATA") or Path(__file__).parents[3] / "shared" / "data")
-UNSAID = "https://page.example/"
+UNSAID = "https://page.example/page"
 """The address of a page whose own the set does not have. It gives nothing away: no country, no company."""
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,6 +47,6 @@ def read(kind: str, body: bytes, url: str | None) -> Reading:
     """Extract all fields of a page and normalise them, as for a user."""
     extractor = next(one for one in EXTRACTORS if one.name == kind)
     began = time.process_time()
-    extracted = extractor.parse(Page(url or UNSAID, body, 200, AT), extractor.fields)
+    extracted = extractor.parse(PageInput(url or UNSAID, body, 200, AT), extractor.fields)
     result = normalise(extractor.output, {name: one.value for name, one in extracted.fields.items()}).result
     return Reading(result.model_dump(), extracted, (time.process_time() - began) * 1000)

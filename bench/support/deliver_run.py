@@ -2,7 +2,8 @@
 
 The request is a JSON object: a store, and either `hosts` (a reviews job through the whole engine, with or without
 sinks), `behind` (so many changes that a files sink has not passed), or `each` (so many that each of several sinks has
-not passed, with the brokers of a mock cluster of Kafka). The answer is one JSON line.
+not passed, with the brokers of a mock cluster of Kafka and the URLs of a PostgreSQL database and a ClickHouse server).
+The answer is one JSON line.
 """
 
 import json
@@ -18,12 +19,12 @@ import uvloop
 from bench.support.engine_run import peak_mb
 from bench.support.reviews import all_ended, reviews_app
 from bench.support.stores import Store
-from forager.app import App
+from forager.app.application import App
 from forager.cli.process import SWITCH_INTERVAL
 from forager.core.secret import Secret
 from forager.core.sink import SinkRow
-from forager.engine.deliver import Delivery
-from forager.pipelines.reviews.access import submit_token
+from forager.engine.deliver import SinkDelivery
+from forager.pipelines.reviews.wiring import submit_token
 
 DEAD = "http://127.0.0.1:9/"
 """The port `discard`, on which nothing listens."""
@@ -31,6 +32,9 @@ EACH = (
     SinkRow("files", "files"),
     SinkRow("csv", "files", options={"format": "csv"}),
     SinkRow("parquet", "files", options={"format": "parquet"}),
+    SinkRow("duckdb", "duckdb"),
+    SinkRow("postgres", "postgres"),
+    SinkRow("clickhouse", "clickhouse"),
     SinkRow("kafka-mock", "kafka", kinds=frozenset({"job"}), options={"topic": "bench"}),
     SinkRow("hooks", "webhook", kinds=frozenset({"job"}), options={"url": DEAD}),
 )
@@ -63,7 +67,8 @@ async def run(store: Store, request: dict[str, Any]) -> DeliverRun:
             seconds = await _catch_up(app)
             return DeliverRun(await _last(app), seconds, seconds, peak_mb())
     if "each" in request:
-        more |= {"kafka_brokers": request["brokers"], "kafka_partitions": 0, "jsonl_sink": store.home / "jsonl"}
+        more |= {"kafka_brokers": request["brokers"], "kafka_partitions": 0, "duckdb_folder": store.home / "duckdb"}
+        more |= {"postgres_sink_url": request["postgres"], "clickhouse_url": request["clickhouse"]}
         async with reviews_app(store, egress_allow=(urlsplit(DEAD).netloc,), **more) as app:
             await _grow(app, request["each"])
             return DeliverRun(request["each"], 0.0, 0.0, peak_mb(), await _each(app))
@@ -103,7 +108,7 @@ async def _each(app: App) -> dict[str, float]:
     for row in EACH:
         await app.roster.add(row)
     speeds = {}
-    for name in ("jsonl", *(row.name for row in EACH)):
+    for name in (row.name for row in EACH):
         seconds = await _deliver(app, name, whole=name != "hooks")
         speeds[name] = (await app.sinks.position(name)).cursor / seconds
     return speeds
@@ -112,7 +117,7 @@ async def _each(app: App) -> dict[str, float]:
 async def _deliver(app: App, sink: str, *, whole: bool = True) -> float:
     """Deliver the log to a sink. Returns the seconds that this took."""
     session = await app.ledger.begin("bench")
-    delivery = Delivery(app.ledger, app.sinks, app.deliveries[sink].sink, app.clock, lambda: session)
+    delivery = SinkDelivery(app.ledger, app.sinks, app.deliveries[sink].sink, app.clock, lambda: session)
     started = time.perf_counter()
     if not await delivery.deliver_new() and whole:
         raise RuntimeError(f"the sink {sink} did not take the whole log")

@@ -4,7 +4,7 @@ import re
 
 from bench.support.data_set import pages, read
 from bench.support.scores import Score
-from forager.extract.document import Document
+from forager.extract.html.document import Document
 
 SHORTEST = 250
 MOST_AROUND = 0.05

@@ -12,7 +12,9 @@ ANNOTATED = "webstruct-"
 
 def site(page: str) -> str:
     """The site of a page by the page's name: `www.campmor.com-6` is of `www.campmor.com`, `lowes-kenexa-job` of
-    `lowes`."""
+    `lowes`; `shop.example/0012` of `shop.example`."""
+    if "/" in page:
+        return page.partition("/")[0]
     return page if page.startswith(ANNOTATED) else page.partition("-")[0]
 
 

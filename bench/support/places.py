@@ -8,11 +8,12 @@ from uuid import UUID
 
 from bench.support.stores import Store
 from bench.support.upstream import KEY, Upstream
-from forager.app import App, open_app
-from forager.config import load_settings
-from forager.kit.reports import JobReport
-from forager.logs import configure_logs
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import load_settings
+from forager.logging import configure_logs
 from forager.pipelines.places.zips import shipped_zips
+from forager.sdk.reports import JobReport
 
 LOOK_EVERY = 0.005
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from bench.support.data_set import UNSAID, pages
 from bench.support.scores import Judge, Score, plain, same
-from forager.extract.availability import availability_of
-from forager.extract.document import Document
-from forager.extract.prices import parse_price
-from forager.extract.products.missing import says_missing
+from forager.extract.html.document import Document
+from forager.extract.products.findings import says_missing
+from forager.extract.text.prices import availability_of, parse_price
 from forager.pipelines.products.wiring import parsers
 
 

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from bench.support.stores import Store
-from forager.app import App, open_app
-from forager.config import new_settings
-from forager.logs import configure_logs
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.logging import configure_logs
 
 HOSTS = ("accounts", "locations", "reviews")
 Hosts = Mapping[str, str]

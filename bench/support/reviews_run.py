@@ -17,10 +17,10 @@ import uvloop
 from bench.support.engine_run import peak_mb
 from bench.support.reviews import all_ended, reviews_app
 from bench.support.stores import Store
-from forager.app import App
+from forager.app.application import App
 from forager.cli.process import SWITCH_INTERVAL
 from forager.core.secret import Secret
-from forager.pipelines.reviews.access import submit_token
+from forager.pipelines.reviews.wiring import submit_token
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bench.support.peers import ROOT
 from bench.support.places import places_app, zip_codes
 from bench.support.stores import Store, Stores
 from bench.support.upstream import KEY, Upstream
-from forager.app import App
+from forager.app.application import App
 from forager.runners.celery.dispatch import Dispatcher, sending_shifts
 from tests.support.brokers import Redis
 

@@ -13,7 +13,7 @@ from bench.support.scale_worker import PACED, PIPELINE, SLOW, WRITING, ScaleJob,
 from bench.support.stores import Store, Stores, open_ledger
 from bench.support.worker_process import Process, worker
 from forager.core.ledger import NewJob
-from forager.engine.lane_ownership import QUANTUM
+from forager.engine.waits import QUANTUM
 from forager.ledger.catalog import Catalog
 
 WORKER = "bench.support.scale_worker"

@@ -8,7 +8,8 @@ import time
 from forager.core.clock import SystemClock
 from forager.core.http import Fetch
 from forager.core.pipeline import Pipeline
-from forager.engine.work import Worker
+from forager.engine.lanes.fetch import Resources
+from forager.engine.work.worker import Worker, WorkerOptions
 from forager.ledger.catalog import Catalog
 
 TELL_EVERY = 0.25
@@ -20,7 +21,7 @@ async def work(pipeline: Pipeline, upstream: Fetch, url: str, name: str, capacit
     from forager.ledger.postgres import PostgresLedger
 
     ledger = await PostgresLedger.open(url, Catalog([pipeline]))
-    worker = Worker(ledger, [pipeline], upstream, SystemClock(), name=name, capacity=capacity)
+    worker = Worker(ledger, [pipeline], Resources(upstream), SystemClock(), options=WorkerOptions(name, capacity))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     running = asyncio.create_task(worker.run())

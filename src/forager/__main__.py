@@ -2,7 +2,7 @@
 
 `up` and `worker` need a second or two to import what they run. A SIGTERM in that time must not kill them: it is
 remembered here, before anything heavy is imported, and obeyed as soon as the process could stop in order
-(`kit/cli/stopping.py`).
+(`sdk/cli/invocation.py`).
 """
 
 import signal
@@ -24,9 +24,9 @@ def main() -> None:
     if not LONG_RUNNING.isdisjoint(sys.argv[1:]):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, EarlyStop())
-    from forager.cli import main as run
+    from forager.cli import main as cli_main
 
-    run()
+    cli_main()
 
 
 if __name__ == "__main__":

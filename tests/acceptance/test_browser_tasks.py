@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from forager.core.errors import Retry
 from forager.core.http import Fetch
-from forager.core.pipeline import Retry
-from forager.fetch.fetcher import Fetcher
+from forager.fetch.http.fetcher import Fetcher
 from forager.sandbox.site import SandboxSite
 from tests.support.engine import open_sqlite, until
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker

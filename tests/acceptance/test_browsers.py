@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from forager.core.errors import BrowserCrashed
-from forager.core.visit import WaitFor
-from forager.fetch.browser import orphans
-from forager.fetch.browser import visit as visits
+from forager.core.http import WaitFor
+from forager.fetch.browser import chromium as browser_chromium
+from forager.fetch.browser import visit as browser_visit
 from forager.fetch.browser.chromium import ChromiumLauncher
 from tests.support.chaos import Dice
 from tests.support.pages import Site
-from tests.support.promptness import assert_soon
+from tests.support.time_limits import assert_soon
 from tests.support.visits import Watched, browsing, visit
 
 pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.acceptance]
@@ -34,13 +34,13 @@ async def site() -> AsyncIterator[Site]:
         yield running
 
 
-async def until_gone(processes: list[orphans.Process], patience: float = PATIENCE) -> None:
+async def until_gone(processes: list[browser_chromium.Process], patience: float = PATIENCE) -> None:
     async with asyncio.timeout(patience):
         while any(process.is_alive for process in processes):
             await asyncio.sleep(0.02)
 
 
-async def until_seen_off(processes: list[orphans.Process]) -> None:
+async def until_seen_off(processes: list[browser_chromium.Process]) -> None:
     """Ended and waited for by their parent: none is a zombie. What lost its parent is the machine's to see off."""
     async with asyncio.timeout(PATIENCE):
         while any(psutil.pid_exists(process.pid) for process in processes):
@@ -76,11 +76,11 @@ async def test_a_crash_is_noticed_within_a_second_and_the_next_visit_works__SC_5
 async def test_a_browser_that_does_not_answer_any_more_is_ended__SC_5(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visits, "OPEN_TIMEOUT", 10.0)
+    monkeypatch.setattr(browser_visit, "OPEN_TIMEOUT", 10.0)
     launcher = Watched()
     async with browsing([site.endpoint], launcher=launcher, navigation_timeout=1) as fetch:
         await fetch(visit(site.url("/")))
-        stuck = orphans.Process.of(launcher.started[0].pid or 0)
+        stuck = browser_chromium.Process.of(launcher.started[0].pid or 0)
         assert stuck is not None
         os.kill(stuck.pid, signal.SIGSTOP)
         with pytest.raises(BrowserCrashed):
@@ -109,7 +109,7 @@ async def test_a_real_browser_is_replaced_after_its_pages__SC_P12(site: Site) ->
             assert (await fetch(visit(site.url("/")))).status == 200
         assert len(launcher.started) == 3
         assert fetch.stats().recycled_count == 2
-        first = [orphans.Process.of(browser.pid or 0) for browser in launcher.started[:2]]
+        first = [browser_chromium.Process.of(browser.pid or 0) for browser in launcher.started[:2]]
         assert first == [None, None]
 
 
@@ -117,14 +117,14 @@ async def test_no_browser_outlives_its_program_even_when_that_is_killed__SC_5(si
     command = [sys.executable, "-m", "tests.support.browser_program", str(tmp_path), site.url("/hang")]
     program = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
     assert program.stdout is not None
-    browser = orphans.Process.of(int(await asyncio.wait_for(program.stdout.readline(), PATIENCE)))
+    browser = browser_chromium.Process.of(int(await asyncio.wait_for(program.stdout.readline(), PATIENCE)))
     assert browser is not None
-    tree = await asyncio.to_thread(orphans.family, browser)
+    tree = await asyncio.to_thread(browser_chromium.family, browser)
     assert list(tmp_path.glob("browser-*.json"))
     program.kill()
     await program.wait()
     await until_gone(tree)
-    assert orphans.end_orphans(tmp_path) == 0
+    assert browser_chromium.end_orphans(tmp_path) == 0
     assert list(tmp_path.glob("*")) == []
 
 
@@ -136,11 +136,14 @@ async def test_a_browser_of_a_dead_program_that_still_lives_is_ended_at_the_next
     dead = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "import sys; sys.stdin.read()", stdin=subprocess.PIPE
     )
-    owner = orphans.Process.of(dead.pid)
+    owner = browser_chromium.Process.of(dead.pid)
     assert owner is not None
-    living = orphans.record(tmp_path, stranger, "another")  # its program, this one, lives
-    for process, mark in ((left, "deadbeef"), (orphans.Process(stranger.pid, stranger.started + 1), "another")):
-        path = orphans.record(tmp_path, process, mark)
+    living = browser_chromium.record(tmp_path, stranger, "another")  # its program, this one, lives
+    for process, mark in (
+        (left, "deadbeef"),
+        (browser_chromium.Process(stranger.pid, stranger.started + 1), "another"),
+    ):
+        path = browser_chromium.record(tmp_path, process, mark)
         _owned_by(path, owner)
     dead.kill()
     await dead.wait()
@@ -152,23 +155,29 @@ async def test_a_browser_of_a_dead_program_that_still_lives_is_ended_at_the_next
             assert living.exists()
     finally:
         for process in (left, stranger):
-            orphans.kill_tree(process)
+            browser_chromium.kill_tree(process)
 
 
-def _owned_by(path: Path, owner: orphans.Process) -> None:
+def _owned_by(path: Path, owner: browser_chromium.Process) -> None:
     entry = json.loads(path.read_text())
     entry["owner"] = {"pid": owner.pid, "started": owner.started}
     path.write_text(json.dumps(entry))
 
 
-def _left_behind(chromium: Path, mark: str) -> orphans.Process:
+def _left_behind(chromium: Path, mark: str) -> browser_chromium.Process:
     """A browser that nobody drives."""
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"{orphans.MARK}{mark}"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--remote-debugging-port=0",
+        f"{browser_chromium.MARK}{mark}",
+    ]
     started = subprocess.Popen(
         [chromium, *flags, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     until = time.monotonic() + PATIENCE
-    while (found := orphans.find_marked(mark)) is None:  # its command line is empty for a moment
+    while (found := browser_chromium.find_marked(mark)) is None:  # its command line is empty for a moment
         assert time.monotonic() < until
     assert found.pid == started.pid
     return found
@@ -177,7 +186,7 @@ def _left_behind(chromium: Path, mark: str) -> orphans.Process:
 @pytest.mark.parametrize("kills", [pytest.param(6, id="some"), pytest.param(50, id="fifty", marks=pytest.mark.chaos)])
 async def test_killing_browsers_under_load_loses_no_visit_and_leaves_no_zombie__SC_5(site: Site, kills: int) -> None:
     dice, launcher = Dice(), Watched()
-    seen: set[orphans.Process] = set()
+    seen: set[browser_chromium.Process] = set()
     done = crashes = fired = 0
     stop = asyncio.Event()
 
@@ -199,9 +208,9 @@ async def test_killing_browsers_under_load_loses_no_visit_and_leaves_no_zombie__
                 while done < target or not fetch.stats().in_use:
                     await asyncio.sleep(0.01 + dice.seconds(0.02))
             living = [browser for browser in launcher.started if not browser.is_gone and browser.pid]
-            victim = orphans.Process.of(living[dice.between(0, len(living) - 1)].pid or 0) if living else None
+            victim = browser_chromium.Process.of(living[dice.between(0, len(living) - 1)].pid or 0) if living else None
             if victim:
-                seen.update(await asyncio.to_thread(orphans.family, victim))
+                seen.update(await asyncio.to_thread(browser_chromium.family, victim))
                 os.kill(victim.pid, signal.SIGKILL)
                 fired += 1
         stop.set()
@@ -236,7 +245,7 @@ async def test_memory_stays_flat_over_many_pages__SC_5(site: Site, pages: int) -
     assert own_rise < 20 << 20
 
 
-async def test_a_launcher_without_its_program_says_what_to_do__SC_5(tmp_path: Path) -> None:
+async def test_a_launcher_without_its_program_names_the_remedy__SC_5(tmp_path: Path) -> None:
     broken = tmp_path / "chromium"
     broken.write_text("#!/bin/sh\necho 'no good' >&2\nexit 1\n")
     broken.chmod(0o755)

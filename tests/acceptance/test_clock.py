@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 HOUR, DAY = 3_600.0, 86_400.0
 OFFSETS = [HOUR, -HOUR, DAY, -DAY]
 TASKS = 300
-# Retries, too, must come when they are due by the store's clock, neither at once nor in a day.
+# Retries must also come when they are due by the store's clock, neither at once nor in a day.
 CONFIG = SerperConfig(density=DENSITY, rate_limit=None, latency_ms=60, faults={Fault.HTTP500: 0.1})
 
 

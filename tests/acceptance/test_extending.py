@@ -1,6 +1,6 @@
 """A pipeline of another package, with the code of docs/extending.md, discovered through its entry point.
 
-Real processes and a real store. Nothing in `src/forager` knows of it, and everything works: settings, migration,
+Real processes and a real store. Nothing in `src/forager` refers to it, and everything works: settings, migration,
 commands, routes, documentation, records, exports and webhooks.
 """
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from forager.core.blobs import is_blob
 from forager.core.clock import SystemClock
-from forager.fetch.blobs import LocalBlobs
-from forager.fetch.blobs.segments import Segments
+from forager.core.storage import is_blob
 from forager.sandbox.site import SandboxSite
+from forager.storage.pages.local import LocalBlobs
+from forager.storage.pages.segments import Segments
 from tests.support.engine import open_sqlite
-from tests.support.keeping import KeepingOptions, keep_plans, keeping
+from tests.support.kept_pages import KeepingOptions, keep_plans, keeping
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 

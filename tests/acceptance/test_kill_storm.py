@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from forager.config import new_settings
+from forager.app.config import new_settings
+from forager.app.features import all_features
+from forager.app.wiring import build_pipelines
 from forager.core.record import Record
-from forager.features import all_features
 from forager.sinks.files.manifest import all_manifests
 from forager.storage.folder import Folder
-from forager.wiring import build_pipelines
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.chaos import Dice, gone
 from tests.support.kill_storm import KINDS, POISON, Options, StormJob, Upstreams, start
@@ -29,11 +29,11 @@ from tests.support.schema_templates import prepare_store
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 RESUBMITTED = 5
-"""So many lives submit the same job: a client that got no answer asks again."""
+"""Lives that submit the same job: a client without an answer repeats its request."""
 FIRST_POISON, EVERY_POISON = 3, 60
 """The first job with a page that kills its process, and the distance to the next one."""
 MOMENTS = ("claim", "claim", "requests", "moment")
-"""When a kill comes: right after a claim appears, after some requests, or at any moment."""
+"""Times of a kill: right after a claim appears, after some requests, or at a random moment."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Storm:
 
 @dataclass
 class Found:
-    """What is in a store, as the raw tables have it."""
+    """The contents of a store, from the raw tables."""
 
     records: dict[str, Counter[str]]
     """Keys by kind; the same key may be in several jobs."""
@@ -187,7 +187,7 @@ def delivered_to_files(home: Path) -> Counter[int]:
 
 
 async def without_kills(up: Upstreams, home: Path, jobs: list[StormJob]) -> Found:
-    """What the same jobs leave behind when nothing goes wrong and no page is poison."""
+    """Return the results of the same jobs when nothing goes wrong and no page is poison."""
     settings = up.settings(home, None)
     prepare_store(new_settings(**settings))
     calm = tuple(up.job(job.number, poison=False) for job in jobs)

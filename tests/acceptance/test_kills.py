@@ -13,7 +13,7 @@ import pytest
 
 from forager.core.ledger import Settlement, Want
 from forager.core.states import TaskState
-from forager.engine.sweep import sweep_interval
+from forager.engine.upkeep import sweep_interval
 from forager.sandbox import SerperConfig, SerperSandbox
 from tests.support.acts import many
 from tests.support.auditor import Tables
@@ -34,7 +34,7 @@ WORKERS = 4
 async def kill_loop(
     options: Options, sandbox: SerperSandbox, *, kills: int, tasks: int, settled: int = 0
 ) -> tuple[int, Verdict]:
-    """Kill the one worker after so many requests (and `settled` tasks more, as the tables say), at a moment of chance.
+    """Kill the one worker after this number of requests (and `settled` further tasks), at a random moment.
 
     Returns the kills that hit work in flight.
     """
@@ -75,7 +75,7 @@ async def test_a_job_survives_two_hundred_kills__R2(tmp_path: Path) -> None:
     await on_sqlite(tmp_path, kills=200, tasks=10_000)
 
 
-async def test_the_auditor_finds_a_build_that_stores_what_it_found_too_late__R2(tmp_path: Path) -> None:
+async def test_the_auditor_detects_a_build_that_stores_its_records_too_late__R2(tmp_path: Path) -> None:
     """The negative control: state and records in two transactions, and only five kills.
 
     Each kill comes after enough was settled that the build must owe records of something: a worker that is killed

@@ -1,4 +1,4 @@
-"""A client that has never seen Forager's code: all that it knows is the OpenAPI document that the service gives out."""
+"""A client that has never seen Forager's code: it uses only the OpenAPI document of the service."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine
 
 @dataclass
 class Stranger:
-    """Finds operations by what they say they do, fills in their own examples, and checks every answer."""
+    """Finds operations by their descriptions, fills in their own examples, and checks every answer."""
 
     client: httpx.AsyncClient
     document: dict[str, Any]
@@ -107,7 +107,7 @@ async def _whole_life(stranger: Stranger, site: SandboxSite) -> None:
     assert (ended["status"], ended["completed_tasks"]) == ("completed", 5)
 
 
-async def test_a_client_that_knows_only_the_openapi_document_can_use_the_service__SC_1(machine: Machine) -> None:
+async def test_a_client_built_from_the_openapi_document_alone_can_use_the_service__SC_1(machine: Machine) -> None:
     async with website(machine) as site:
         with machine.started("up"):
             owner = await asyncio.to_thread(machine.until_up)

@@ -1,4 +1,4 @@
-"""What one site's outage does to the others, and to itself when it is over. The sites' own logs are the witnesses."""
+"""Effects of one site's outage on the others, and on the site itself when it is over, by the sites' own logs."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -9,15 +9,16 @@ from tempfile import mkdtemp
 
 import pytest
 
-from forager.core.pipeline import Breaker, Lane, Retry
-from forager.sandbox.site import Outage, SandboxSite, Visit, most_starts
+from forager.core.errors import Retry
+from forager.core.pipeline import Breaker, Lane
+from forager.sandbox.site import Outage, SandboxSite, SiteVisit, most_starts
 from tests.support.engine import EngineRig, open_postgres, open_sqlite, until
 from tests.support.postgres import Postgres
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 LANES = 100
 PACE = 4.0
-"""Requests a second that each site is asked."""
+"""Requests a second to each site."""
 
 
 OpenRig = Callable[..., Awaitable[EngineRig]]
@@ -31,8 +32,8 @@ def on_postgres(url: str) -> OpenRig:
     return lambda *pipelines: open_postgres(url, pipelines)
 
 
-async def _healthy_seconds(open_rig: OpenRig, tasks: int, outage: Outage | None) -> tuple[float, list[Visit]]:
-    """How long the 99 sites took that were well, and what the hundredth was asked."""
+async def _healthy_seconds(open_rig: OpenRig, tasks: int, outage: Outage | None) -> tuple[float, list[SiteVisit]]:
+    """Return the time of the 99 healthy sites, and the requests to the hundredth."""
     async with SandboxSite(latency=0.02) as site:
         await site.fail(outage, host="s0.example")
         rig = await open_rig(looks())
@@ -48,7 +49,7 @@ async def _healthy_seconds(open_rig: OpenRig, tasks: int, outage: Outage | None)
 
 
 async def _kept(new_store: Callable[[], OpenRig], tasks: int, rounds: int, enough: float = 2.0) -> list[float]:
-    """What share of their pace the others kept, in each round; no more rounds once one was good `enough`."""
+    """Return the share of their pace that the others kept, by round; stops after a round that was good `enough`."""
     ratios: list[float] = []
     for _ in range(rounds):
         if ratios and max(ratios) >= enough:

@@ -1,7 +1,6 @@
 """The Prefect flows on a real Prefect server, in real processes, against the sandbox."""
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
@@ -20,11 +19,11 @@ import pytest
 from pydantic import SecretStr
 
 from forager.api.serve import serve
-from forager.app import open_app
-from forager.cli.supervisor_lock import looking_after
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.client.connect import up_lock
+from forager.core.sink import SinkRow
 from forager.ledger.sqlite.lock import read_owner
-from forager.runners.prefect.processor import LOG_FILE
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from forager.settings import Settings
@@ -61,11 +60,11 @@ async def test_beside_up_on_the_embedded_store_the_flows_create_and_watch__PL_16
         environment = _environment(prefect, sandbox, tmp_path)
         with _flow_process(environment) as flows:
             settings = _settings(environment, sandbox, tmp_path)
-            with looking_after(tmp_path):
+            with up_lock(tmp_path):
                 async with open_app(settings) as app, serve(app, host="127.0.0.1", port=0, key=KEY):
                     flows.call("create_scraping_job", keyword="bars", zips=ZIPS[:3], pages=1)
                     made = await asyncio.to_thread(flows.result)
-                    assert not (tmp_path / LOG_FILE).exists(), "`up` does the work: no processor is started"
+                    assert not _processor_log(tmp_path).exists(), "`up` does the work: no processor is started"
                     flows.call("process_job_batches")
                     async with app.engine():
                         assert await asyncio.to_thread(flows.result) == 0, "`up` does the work"
@@ -105,20 +104,24 @@ async def test_the_processor_ends_when_sinks_have_delivered_or_names_those_that_
         environment = {
             **_environment(prefect, sandbox, tmp_path),
             "FORAGER_DATABASE_URL": app_postgres_url,
-            "FORAGER_JSONL_SINK": str(lake),
+            "FORAGER_FILES_FOLDER": str(lake),
         }
+        settings = _settings(environment, sandbox, tmp_path, database_url=app_postgres_url, files_folder=lake)
         with _flow_process(environment) as flows:
-            with _locked(lake):
-                async with open_app(_settings(environment, sandbox, tmp_path, database_url=app_postgres_url)) as app:
-                    await app.submit("places", {"keyword": "bars", "zips": ZIPS, "pages": 1})
-                flows.call("process_job_batches", deliver_within=1)
-                told = await asyncio.to_thread(flows.error)
-            assert "sinks have not delivered all changes within 1 s: jsonl (" in told
+            async with open_app(settings) as app:
+                await app.roster.add(SinkRow("exports", "files", options={"every_seconds": 0.02}))
+                await app.submit("places", {"keyword": "bars", "zips": ZIPS, "pages": 1})
+            (lake / "exports").rmdir()
+            (lake / "exports").write_text("Not a folder: the sink cannot write.")
+            flows.call("process_job_batches", deliver_within=1)
+            told = await asyncio.to_thread(flows.error)
+            assert "sinks have not delivered all changes within 1 s: exports (" in told
             assert "changes behind" in told
             assert "start process_job_batches again" in told
+            (lake / "exports").unlink()
             flows.call("process_job_batches")
             await asyncio.to_thread(flows.result)
-        written = "".join(part.read_text() for part in lake.glob("*.jsonl"))
+        written = "".join(part.read_text() for part in lake.glob("exports/*/*/*.jsonl"))
         places = [json.loads(line) for line in written.splitlines()]
         stored = {each["key"] for each in places if each["kind"] == "place"}
         with closing(PostgresTables(app_postgres_url)) as tables:
@@ -136,7 +139,7 @@ async def test_invalid_parameters_are_named_in_the_error_of_the_flow_run__PL_1(
             told = await asyncio.to_thread(flows.error)
     assert "keyword: is empty" in told
     assert "pages: must be at most 10" in told
-    assert not (tmp_path / LOG_FILE).exists(), "no processor is started for a job that was not created"
+    assert not _processor_log(tmp_path).exists(), "no processor is started for a job that was not created"
 
 
 async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_16(
@@ -154,7 +157,7 @@ async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_
             await until(lambda: _job(tables)["completed"] >= BATCH, patience=PATIENCE)
             shown = await asyncio.to_thread(_flows_shown, prefect)
             assert shown >= {"create-scraping-job", "process-job-batches", "process-batch"}
-            assert not (tmp_path / LOG_FILE).exists(), "the processor is a flow run of the deployment"
+            assert not _processor_log(tmp_path).exists(), "the processor is a flow run of the deployment"
             prefect.kill()
             os.killpg(serving.pid, signal.SIGKILL)  # with the machine that ran the flows
         before = _job(tables)
@@ -175,6 +178,13 @@ async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_
     assert repeats <= BATCH, "only what was in flight at the kill was sent again"
     in_flight = after["spent"] - len(ZIPS)
     assert 0 <= in_flight <= BATCH, "what was in flight at the kill may have been paid, and is counted"
+
+
+def _processor_log(home: Path) -> Path:
+    """Prefect takes a second to import, and every test process collects this file: only its tests load it."""
+    from forager.runners.prefect.processor import LOG_FILE
+
+    return home / LOG_FILE
 
 
 @asynccontextmanager
@@ -236,15 +246,6 @@ def _serving(environment: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes
         serving.wait(PATIENCE)
 
 
-@contextmanager
-def _locked(lake: Path) -> Iterator[None]:
-    """Keep the folder of a JSONL sink from its writer."""
-    lake.mkdir()
-    with (lake / ".lock").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 async def _python(program: str, environment: Mapping[str, str]) -> str:
     """Run a plain program. Returns what it printed."""
     pipe = asyncio.subprocess.PIPE
@@ -284,7 +285,8 @@ def _run_deployment(prefect: PrefectServer, **parameters: Any) -> dict[str, Any]
 
 
 def _until(ask: Callable[[], httpx.Response], holds: Callable[[httpx.Response], bool]) -> httpx.Response:
-    """Ask until the answer is the right one. Prefect's server answers with 503 while its SQLite is busy."""
+    """Repeat the request until the answer is the right one. Prefect's server answers with 503 while its SQLite is
+    busy."""
     give_up = time.monotonic() + PATIENCE
     while not holds(answer := ask()):
         assert time.monotonic() < give_up, answer.text

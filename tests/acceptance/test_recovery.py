@@ -1,4 +1,4 @@
-"""A worker dies or is told to stop (R4, R7): the work goes on by itself, and nothing that was innocent pays for it."""
+"""A worker dies or is stopped (R4, R7): work continues by itself, and no innocent task pays for it."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.support.chaos import DENSITY, gone, in_state, judge, requests, submit
 from tests.support.engine import until
 from tests.support.engine_process import ROOT, Options, start, started
 from tests.support.postgres import Postgres
-from tests.support.promptness import assert_soon
+from tests.support.time_limits import assert_soon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -56,7 +56,7 @@ async def ended(process: subprocess.Popen[bytes], patience: float) -> int:
 
 
 async def test_a_killed_worker_is_back_at_work_by_itself__R4(tmp_path: Path) -> None:
-    """The embedded store: the supervisor starts another, and the lock says that the first is dead."""
+    """The embedded store: the supervisor starts another process, and the lock shows that the first is dead."""
     async with SerperSandbox(CONFIG) as sandbox:
         await submit(Options(str(tmp_path), sandbox.url), 600)
         async with forager_worker(tmp_path, sandbox.url, lease_seconds=30, serper_concurrency=32) as process:

@@ -13,8 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from forager.app import App, open_app
-from forager.config import load_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import load_settings
 from forager.sandbox import SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from forager.sandbox.faults import Fault, Rule
@@ -83,7 +84,7 @@ async def _killed_half_way(environment: dict[str, str], folder: Path) -> UUID:
 
 
 def _is_under_way(folder: Path, job: UUID) -> bool:
-    """Whether the mirror has the job, which comes last, and some of its queries have ended."""
+    """Return whether the mirror has the job, which comes last, and some of its queries have ended."""
     ended = [row for row in _queries(folder, job) if row["status"] == "success"]
     jobs = rows_of(folder, "SELECT job_id FROM `{dataset}.serper_jobs`") if len(ended) >= 8 else []
     return jobs == [{"job_id": str(job)}]

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from forager.app import open_app
+from forager.app.compose import open_app
 from forager.core.secret import Secret
 from forager.core.states import TaskState
 from forager.pipelines.reviews import reports
-from forager.pipelines.reviews.access import submit_token
+from forager.pipelines.reviews.wiring import submit_token
 from forager.sandbox import Band, GoogleConfig, GoogleSandbox, Tenant
 from tests.support.auditor import PostgresTables, SqliteTables, Tables
 from tests.support.chaos import Dice, gone
@@ -46,13 +46,14 @@ def read(options: Options, sql: str) -> list[Mapping[str, Any]]:
 
 
 def in_flight(options: Options) -> int:
-    """Pages that the dead worker held: these, and no others, may be asked for again."""
+    """Return the pages that the dead worker held: only these may be requested again."""
     table = "queue" if options.database_url else "tasks"
     return int(read(options, f"SELECT count(*) AS n FROM {table} WHERE state = {RUNNING}")[0]["n"])
 
 
 async def kill_loop(options: Options, google: GoogleSandbox, kills: int, pages: int) -> tuple[int, int]:
-    """Kill the worker so many times, each time after some pages. Returns the kills that hit work, and what it held."""
+    """Kill the worker `kills` times, each time after some pages. Returns the kills that hit work, and the pages it
+    held."""
     dice, hits, held = Dice(), 0, 0
     step = pages * 7 // 10 // kills
     for _ in range(kills):

@@ -1,5 +1,5 @@
-"""The scrape service as a process that is killed and stopped in the middle of a batch: every task ends, once, and
-whoever asked is told of every job, once by id."""
+"""The scrape service is killed and stopped in the middle of a batch: every task ends once, and every job is reported
+once by id."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from forager.sandbox.receiver import WebhookReceiver
+from forager.sandbox.scrape_pages import SiteAnswer, page
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer, page
 from forager.secrets.service_key import read_service_key
 from tests.acceptance.test_cli import Machine, until
 from tests.support.scrape import API, QUICK
@@ -118,7 +118,7 @@ async def test_a_batch_survives_kill_9_and_every_task_ends_once__SC_1(machine: M
             assert len([visit for visit in site.log if visit.path != "/robots.txt"]) >= PAGES
 
 
-async def test_after_kills_in_the_middle_of_batches_every_job_is_told_of_once_by_id__SC_13__R16(
+async def test_after_kills_in_the_middle_of_batches_every_job_is_reported_once_by_id__SC_13__R16(
     machine: Machine,
 ) -> None:
     """Killed among the pages, and among the webhooks. The same id may come again after a kill; no second one may, and
@@ -171,7 +171,7 @@ async def test_sigterm_leaves_the_queue_for_the_next_start_and_ends_with_0__SC_1
         assert before < PAGES
         with machine.started("up"):
             check(await ended(machine, job))
-        # What was in flight at the stop had ended, so nothing was asked twice.
+        # Requests in flight at the stop had ended, so none was repeated.
         paths = [visit.path for visit in site.log if visit.path != "/robots.txt"]
         assert len(paths) == len(set(paths)) == PAGES
 
@@ -180,7 +180,7 @@ async def test_after_sigterm_new_requests_are_refused_while_what_is_in_flight_en
     machine: Machine,
 ) -> None:
     async with website(machine) as site:
-        site.answers["/late"] = Answer(200, LATE, delay=4.0)
+        site.answers["/late"] = SiteAnswer(200, LATE, delay=4.0)
         target = {
             "target_type": "job_posting",
             "target_url": site.url("/late"),
@@ -210,7 +210,7 @@ async def test_sigterm_lets_a_browser_end_its_page_and_leaves_no_browser_behind_
     machine: Machine, chromium: Path
 ) -> None:
     async with website(machine) as site:
-        site.answers["/late"] = Answer(200, LATE, delay=3.0)
+        site.answers["/late"] = SiteAnswer(200, LATE, delay=3.0)
         machine.environment["FORAGER_CHROMIUM"] = str(chromium)
         target = {"target_type": "job_posting", "target_url": site.url("/late"), "workspace_id": "acme"}
         with machine.started("up") as process:
@@ -235,7 +235,7 @@ async def _asked_for(site: SandboxSite, path: str) -> None:
 
 
 def _all_delivered(machine: Machine, jobs: int) -> bool:
-    """By the raw table: every message is there once, and has ended well."""
+    """Return whether the raw table has every message once, delivered."""
     with sqlite3.connect(f"file:{machine.home / 'ledger.db'}?mode=ro", uri=True) as db:
         states = [state for (state,) in db.execute("SELECT state FROM tasks WHERE kind = 'webhook'")]
     assert len(states) <= jobs, "a second message of a job"

@@ -1,4 +1,4 @@
-"""kill -9 between a job's end and its webhook: after a restart every job is told of, once by id."""
+"""kill -9 between a job's end and its webhook: after a restart every job is reported once by id."""
 
 import asyncio
 import sqlite3

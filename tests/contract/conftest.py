@@ -1,4 +1,4 @@
-"""One ledger contract, two stores: every test that asks for `rig` runs over SQLite and over PostgreSQL."""
+"""One ledger contract, two stores: every test with the fixture `rig` runs over SQLite and over PostgreSQL."""
 
 import contextlib
 import os

@@ -8,13 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from forager.core.archive import NewFile
 from forager.core.clock import SystemClock
 from forager.core.errors import Rejected, Transient
 from forager.core.record import Record
 from forager.core.states import TaskState
+from forager.core.upkeep import NewFile
 from forager.engine.archive import Archiver, FileFormat, Moved
-from forager.ledger.side_tables.archives import ArchiveTable
+from forager.ledger.tables.pages import ArchiveTable
 from forager.storage.folder import Folder
 from tests.support.archive_process import Options, archiver, start
 from tests.support.chaos import Dice, gone

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from forager.core.blobs import References, is_blob, read_or_fetch
 from forager.core.errors import BlobMissing, Conflict, StoreFull
 from forager.core.http import Request, Response
-from forager.fetch.blobs import LocalBlobs
-from forager.fetch.blobs.segments import Segments
+from forager.core.storage import References, is_blob, read_or_fetch
+from forager.storage.pages.local import LocalBlobs
+from forager.storage.pages.segments import Segments
 from tests.support.clock import FakeClock
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -88,7 +88,7 @@ async def test_pages_survive_a_restart_and_full_segments(blobs: LocalBlobs, tmp_
 
 
 async def test_two_processes_share_a_folder(blobs: LocalBlobs, tmp_path: Path) -> None:
-    """What one has stored a moment ago, and not yet indexed, the other can read."""
+    """Pages that one process has just stored, not yet indexed, can be read by the other."""
     other = LocalBlobs(tmp_path / "blobs", FakeClock(AT), grace=1)
     mine, theirs = await blobs.keep(page(1)), await other.keep(page(2))
     assert (await blobs.read(theirs)).body == page(2).body
@@ -108,7 +108,7 @@ async def test_a_page_that_was_never_stored_is_missing(blobs: LocalBlobs) -> Non
 
 
 @pytest.mark.parametrize("hurt", ["flip", "cut", "deleted"])
-async def test_a_damaged_page_is_missing_and_stored_anew_when_it_comes_again(
+async def test_a_damaged_page_is_missing_and_stored_again_when_it_comes_again(
     blobs: LocalBlobs, tmp_path: Path, hurt: str
 ) -> None:
     blob = await blobs.keep(page(1))
@@ -226,7 +226,7 @@ async def test_pages_that_nothing_refers_to_are_removed_after_the_grace(tmp_path
     await again.close()
 
 
-async def test_a_page_that_comes_again_is_not_removed_under_the_commit_that_names_it(tmp_path: Path) -> None:
+async def test_a_page_that_is_stored_again_is_not_removed_before_the_commit_that_names_it(tmp_path: Path) -> None:
     clock = FakeClock(AT)
     store = LocalBlobs(tmp_path / "blobs", clock, grace=1)
     blob = await store.keep(page(1))

@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.app.page_store import adopt_blobs
-from forager.cli.host import AppEngine
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.app.wiring import adopt_blobs
+from forager.client.connect import AppEngine
 from forager.core.errors import BlobMissing, Conflict, StoreError, StoreUnavailable
-from forager.core.place import FileInfo
-from forager.fetch.blobs import RemoteBlobs
-from forager.fetch.blobs.place_clock import PROBE
-from forager.fetch.blobs.remote import path_of
+from forager.core.storage import FileInfo
 from forager.settings import Settings
-from forager.storage.address import S3Address
+from forager.storage.pages.remote import PROBE, RemoteBlobs, path_of
 from forager.storage.s3 import S3
+from forager.storage.settings import S3Address
 from tests.contract.test_blobs import page, referring_to
 from tests.support.api import KEY, client_of
 from tests.support.clock import FakeClock
@@ -35,7 +34,7 @@ async def _fits() -> None:
 
 
 class Later(S3):
-    """A place that is used so much later than its pages were written, by its own clock."""
+    """A storage whose own clock is later than the time when its pages were written."""
 
     def __init__(self, place: S3, later: timedelta) -> None:
         vars(self).update(vars(place))
@@ -54,7 +53,7 @@ def blobs_of(
     place: S3 | None = None,
     **more: float,
 ) -> RemoteBlobs:
-    """The store at a later time, on a machine whose own clock is wrong by so much."""
+    """Return the store at a later time, on a machine whose own clock is wrong by `wrong_by`."""
     clock = FakeClock(datetime.now(UTC) + later + wrong_by)
     return RemoteBlobs(Later(place or place_of(folder), later), "s3", clock, _fits, **({"grace": 1} | more))
 
@@ -80,7 +79,7 @@ async def test_what_one_machine_stores_another_reads_as_it_was__PR_14(blobs: Rem
     await other.close()
 
 
-async def test_a_lost_or_damaged_page_is_missing_and_stored_anew_when_it_comes_again(
+async def test_a_lost_or_damaged_page_is_missing_and_stored_again_when_it_comes_again(
     blobs: RemoteBlobs, tmp_path: Path
 ) -> None:
     blob = await blobs.keep(page(1))
@@ -99,7 +98,7 @@ async def test_a_lost_or_damaged_page_is_missing_and_stored_anew_when_it_comes_a
             await blobs.read(never)
 
 
-async def test_a_page_that_is_known_needs_no_request_and_one_that_is_old_is_written_again(tmp_path: Path) -> None:
+async def test_a_known_page_needs_no_request_and_an_old_one_is_written_again(tmp_path: Path) -> None:
     with LossyS3(s3_server().endpoint, lambda *_: "") as network:
         place = place_of(tmp_path, network.endpoint)
         first = blobs_of(tmp_path, place=place)

@@ -1,4 +1,4 @@
-"""What is public passes the guard in real Chromium: fifty names and addresses, visited and asked for by a page.
+"""Public addresses pass the guard in real Chromium: fifty names and addresses, visited and requested by a page.
 
 The guard and the browser see public addresses; the dialer leads them to a site on this machine.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.detour import Detour
+from tests.support.dialers import Detour
 from tests.support.origin import Answer, Origin, Seen, reply
+from tests.support.page_requests import World
 from tests.support.ssrf import public_urls
-from tests.support.ways import World
 
 WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 PUBLIC = "93.184.215.14"

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from forager.core.errors import ForagerError, Permanent, Refused
-from tests.support.detour import Detour, NoGuard
+from tests.support.dialers import Detour, NoGuard
+from tests.support.page_requests import GROUPS, SLOW, World, planned
 from tests.support.ssrf import forbidden_urls
-from tests.support.ways import GROUPS, SLOW, World, planned
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,7 +50,7 @@ async def test_no_page_reaches_a_forbidden_url__S1(world: World, group: str, par
 
 
 @pytest.mark.parametrize("group", GROUPS)
-async def test_the_canary_hears_a_page_that_may_reach_it__S1(world: World, group: str) -> None:
+async def test_the_canary_detects_a_page_that_may_reach_it__S1(world: World, group: str) -> None:
     """Negative control: each way does leave the browser."""
     world.plan = [case | {"urls": [world.canary.url(f"/{case['way']}")]} for case in planned(group, [])]
     await world.visit(world.site.url("/page"), world.canary.endpoint)
@@ -58,7 +58,7 @@ async def test_the_canary_hears_a_page_that_may_reach_it__S1(world: World, group
     assert world.refusals == 0
 
 
-async def test_the_canary_hears_the_corpus_when_there_is_no_guard__S1(world: World) -> None:
+async def test_the_canary_detects_the_corpus_without_a_guard__S1(world: World) -> None:
     """Negative control: as many land there as were refused above, whatever address they named."""
     urls = part("by script", world.canary.port)
     ways = [("fetch", False), ("socket", False), ("request", True)]
@@ -112,7 +112,7 @@ async def test_webrtc_sends_nothing_past_the_gate__S1(world: World) -> None:
     assert world.canary.heard == 0
 
 
-async def test_the_canary_hears_webrtc_that_is_not_told_to_keep_quiet__S1(chromium: Path) -> None:
+async def test_the_canary_detects_webrtc_that_is_not_disabled__S1(chromium: Path) -> None:
     """Negative control: the last of two switches counts."""
     free = ("--force-webrtc-ip-handling-policy=default", "--webrtc-ip-handling-policy=default")
     async with World(chromium, *free) as world, world.renewed():

@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import CircuitOpen, ForagerError, Permanent, Refused, TimedOut, Transient
-from forager.core.http import Request, Response
+from forager.core.http import Action, Click, Request, Response, Screenshot, Scroll, WaitFor, WaitQuiet
 from forager.core.proxies import ProxyEndpoint
-from forager.core.visit import Action, Click, Screenshot, Scroll, WaitFor, WaitQuiet
 from forager.fetch.browser.chromium import FLAGS, ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
-from forager.fetch.fingerprints import AGENTS
-from forager.fetch.regions import REGIONS
+from forager.fetch.fingerprints import AGENTS, REGIONS
 from tests.support.clock import FakeClock
 from tests.support.origin import Origin, reply
 from tests.support.pages import Site
@@ -183,7 +181,7 @@ async def test_a_page_cannot_lie_about_its_html__SC_5(fetch: BrowserFetcher, sit
     assert "<h1>truth</h1>" in text(response)
 
 
-async def test_what_a_lane_blocks_is_not_asked_for__SC_5(fetch: BrowserFetcher, site: Site) -> None:
+async def test_blocked_types_of_a_lane_are_not_requested__SC_5(fetch: BrowserFetcher, site: Site) -> None:
     await fetch(visit(site.url("/loads")))
     assert {"/style.css", "/picture.png", "/clip.mp4", "/letters.woff2", "/code.js"} <= set(site.paths())
     site.seen.clear()
@@ -207,7 +205,7 @@ async def test_service_workers_are_off__SC_5(fetch: BrowserFetcher, site: Site) 
     assert "/sw.js" not in site.paths()
 
 
-async def test_every_hop_is_announced_before_it_is_asked_and_counted_when_it_leaves__SC_4(
+async def test_every_hop_is_announced_before_its_request_and_counted_when_it_leaves__SC_4(
     fetch: BrowserFetcher, site: Site
 ) -> None:
     heard: list[str] = []
@@ -225,7 +223,9 @@ async def test_every_hop_is_announced_before_it_is_asked_and_counted_when_it_lea
     assert heard == ["left", "hop /client-redirect after 1", "left", "hop /?landed after 2", "left"]
 
 
-async def test_a_hop_that_its_lane_refuses_ends_the_visit_unasked__SC_4(fetch: BrowserFetcher, site: Site) -> None:
+async def test_a_hop_that_its_lane_refuses_ends_the_visit_without_a_request__SC_4(
+    fetch: BrowserFetcher, site: Site
+) -> None:
     async def on_hop(url: str) -> None:
         raise CircuitOpen("left alone for a while.")
 
@@ -301,7 +301,7 @@ async def test_a_proxy_that_is_down_is_the_proxys_failure__SC_9(site: Site) -> N
                 await fetch(visit(site.url("/"), proxy=7))
 
 
-async def test_a_real_browser_says_what_its_fingerprint_says__SC_6(site: Site) -> None:
+async def test_a_real_browser_reports_the_values_of_its_fingerprint__SC_6(site: Site) -> None:
     proxy = ProxyEndpoint("http", "127.0.0.1", 1, region="JP")
     agents = {agent.user_agent: agent for agent in AGENTS}
     async with browsing([site.endpoint]) as fetch:
@@ -372,7 +372,7 @@ async def test_what_a_browser_would_repeat_to_strangers_is_not_sent__S7(
 
 
 async def test_both_ways_are_one_fetcher_and_auto_is_not_its_business__SC_3(fetch: BrowserFetcher, site: Site) -> None:
-    from forager.fetch.fetcher import Fetcher
+    from forager.fetch.http.fetcher import Fetcher
 
     async def plain(request: Request) -> Response:
         return Response(request.url, 204, {}, b"", FakeClock().now(), 1)
@@ -384,9 +384,9 @@ async def test_both_ways_are_one_fetcher_and_auto_is_not_its_business__SC_3(fetc
         await both(Request(site.url("/"), render="auto"))
 
 
-async def test_a_missing_chromium_is_told_with_its_package(tmp_path: Path) -> None:
+async def test_a_missing_chromium_is_reported_with_its_package(tmp_path: Path) -> None:
     from forager.core.errors import Unconfigured
-    from forager.fetch.browser.executable import find_chromium
+    from forager.fetch.browser.chromium import find_chromium
 
     with pytest.raises(Unconfigured, match="apt-get install chromium-headless-shell"):
         find_chromium(which=lambda _: None)

@@ -1,4 +1,4 @@
-"""The client for log-ins against a backend: asked once, remembered for minutes, retried, and never shown."""
+"""The client for logins against a backend: requests once, caches for minutes, retries, and never shows a secret."""
 
 import asyncio
 import traceback
@@ -11,8 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from forager.core.errors import CredentialsMissing, ForagerError, Permanent, Rejected, Transient
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.credentials import SERVICE_KEY, CredentialClient
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.logins import SERVICE_KEY, CredentialClient
 from forager.sandbox.credentials import CredentialBackend
 from tests.support.clock import FakeClock
 
@@ -43,7 +44,7 @@ async def asking(key: str | None = KEY, **more: Any) -> AsyncIterator[Asking]:
         await fetcher.close()
 
 
-async def test_the_backend_is_asked_by_path_and_key_and_answers_in_secrets__SC_12() -> None:
+async def test_the_backend_is_queried_by_path_and_key_and_answers_in_secrets__SC_12() -> None:
     async with asking() as a:
         found = await a.client.get("acme", "linkedin")
         assert {name: secret.reveal() for name, secret in found.items()} == {"li_at": CANARY, "expires": "17"}
@@ -58,7 +59,7 @@ async def test_an_envelope_like_our_own_is_opened() -> None:
         assert list(await a.client.get("acme", "linkedin")) == ["li_at"]
 
 
-async def test_many_who_want_the_same_ask_once() -> None:
+async def test_concurrent_requests_for_the_same_login_are_sent_once() -> None:
     async with asking() as a:
         found = await asyncio.gather(*(a.client.get("acme", "linkedin") for _ in range(20)))
         assert len(a.backend.log) == 1
@@ -74,7 +75,7 @@ async def test_three_retries_after_one_two_and_four_seconds_and_then_it_is_found
         assert a.waited == pytest.approx(7.0)
 
 
-async def test_after_the_last_retry_the_failure_is_told_and_not_remembered__SC_12() -> None:
+async def test_after_the_last_retry_the_failure_is_raised_and_not_cached__SC_12() -> None:
     async with asking() as a:
         a.backend.fail(500, 500, 500, 500)
         with pytest.raises(Transient, match="500"):
@@ -83,7 +84,7 @@ async def test_after_the_last_retry_the_failure_is_told_and_not_remembered__SC_1
         assert await a.client.get("acme", "linkedin")
 
 
-async def test_what_the_backend_does_not_have_is_missing_at_once_and_asked_again_later__SC_12() -> None:
+async def test_a_login_that_the_backend_lacks_is_missing_at_once_and_requested_again_later__SC_12() -> None:
     async with asking() as a:
         with pytest.raises(CredentialsMissing, match="linkedin in workspace other"):
             await a.client.get("other", "linkedin")
@@ -145,7 +146,7 @@ async def test_any_other_answer_is_permanent_and_no_redirect_is_followed(status:
         ("é", "x"),
     ],
 )
-async def test_a_name_that_would_be_another_path_is_never_asked_for(workspace: str, provider: str) -> None:
+async def test_a_name_that_would_be_another_path_is_never_requested(workspace: str, provider: str) -> None:
     async with asking() as a:
         with pytest.raises(CredentialsMissing):
             await a.client.get(workspace, provider)
@@ -195,7 +196,7 @@ async def test_one_who_gives_up_waiting_does_not_take_the_answer_from_the_others
 
 
 @pytest.mark.parametrize("answer", [b'{"li_at": "' + CANARY.encode(), [CANARY], CANARY, {}, {"data": []}])
-async def test_an_odd_answer_is_told_without_anything_of_it__S8(answer: Any) -> None:
+async def test_an_unexpected_answer_is_reported_without_its_content__S8(answer: Any) -> None:
     async with asking() as a:
         a.backend.keep("acme", "linkedin", answer)
         if answer == {"data": []}:  # a credential by the name of data, then

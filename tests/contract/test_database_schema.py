@@ -7,15 +7,14 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.app.features import all_features
+from forager.app.wiring import build_pipelines
 from forager.core.errors import StoreError
-from forager.features import all_features
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema import migrate
-from forager.ledger.schema.namespace import locate
-from forager.ledger.schema.search_path import in_schema
-from forager.wiring import build_pipelines
+from forager.ledger.schema.connect import in_schema, locate
 
 SCHEMAS = """
 SELECT table_schema AS schema, table_type AS type, table_name AS name FROM information_schema.tables
@@ -98,7 +97,7 @@ async def test_it_can_be_upgraded_from_nothing_and_taken_down_again(postgres_url
     assert locate(url, "other") == url, "a URL with a search_path of its own is left alone"
 
 
-async def test_a_role_that_may_not_create_it_is_told_what_to_do(postgres_url: str) -> None:
+async def test_a_role_that_may_not_create_the_schema_gets_the_remedy(postgres_url: str) -> None:
     name = postgres_url.rpartition("/")[2]
     try:
         await run(

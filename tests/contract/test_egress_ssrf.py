@@ -11,12 +11,12 @@ import pytest
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError, Permanent, Refused, Unreachable
 from forager.core.http import Request
-from forager.core.robots import RobotsFile
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.connect import AddrInfo, Dialer, NotCleared, guarded_connector, open_socket
-from forager.fetch.guard import Resolver
+from forager.core.rules import RobotsFile
+from forager.fetch.guard import EgressGuard, Resolver
+from forager.fetch.http.connect import AddrInfo, Dialer, NotCleared, guarded_connector, open_socket
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.fetch.robots import RobotsTxt
-from tests.support.detour import Detour, NoGuard
+from tests.support.dialers import Detour, NoGuard
 from tests.support.origin import Origin, Seen, reply
 from tests.support.ssrf import forbidden_urls, public_urls
 
@@ -51,7 +51,7 @@ class Names:
 
 @pytest.fixture
 async def canary() -> AsyncIterator[Origin]:
-    """Listens where an attack would land. It must hear nothing."""
+    """Listens where an attack would land. It must receive nothing."""
     async with Origin(lambda _: reply(body=b"internal")) as origin:
         yield origin
 
@@ -109,7 +109,7 @@ async def test_no_forbidden_url_is_dialled_as_a_redirect__S1(canary: Origin, fet
 
 
 class Forgetful:
-    """A store of robots.txt that knows none."""
+    """A store of robots.txt that is always empty."""
 
     async def read(self, origin: str) -> None:
         return None
@@ -133,13 +133,13 @@ async def test_no_forbidden_url_is_dialled_for_its_robots_txt__S1(canary: Origin
     assert canary.connections == 0
 
 
-async def test_the_canary_hears_a_fetcher_that_may_reach_it__S1(canary: Origin, fetchers: Fetchers) -> None:
+async def test_the_canary_detects_a_fetcher_that_may_reach_it__S1(canary: Origin, fetchers: Fetchers) -> None:
     """Negative control: silence above is the guard's work, not a deaf canary."""
     assert await outcome(fetchers("127.0.0.0/8"), canary.url()) == "200"
     assert canary.connections == 1
 
 
-async def test_the_canary_hears_the_corpus_when_there_is_no_guard__S1(canary: Origin) -> None:
+async def test_the_canary_detects_the_corpus_without_a_guard__S1(canary: Origin) -> None:
     """Negative control: most of the corpus lands there, whatever address it names."""
     heard = 0
     fetcher = HttpFetcher(NoGuard(), SystemClock(), lambda _: None, dialer=Detour())

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.doomed import BROKEN, POINTS, TASKS
+from tests.support.fail_points import BROKEN, POINTS, TASKS
 from tests.support.postgres import Postgres
 
 KILLS = 2
@@ -23,7 +23,7 @@ Findings = dict[str, Any]
 
 def _doomed(folder: Path, kills: int, *points: str) -> dict[str, Findings]:
     seed = int(os.environ.get("FORAGER_TEST_SEED") or random.randrange(2**32))
-    command = [sys.executable, "-m", "tests.support.doomed", str(folder), str(kills), str(seed), *points]
+    command = [sys.executable, "-m", "tests.support.fail_points", str(folder), str(kills), str(seed), *points]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     assert ran.returncode == 0, f"FORAGER_TEST_SEED={seed}\n{ran.stderr}"
     findings: dict[str, Findings] = orjson.loads(ran.stdout)

@@ -1,23 +1,79 @@
 """Answers made to hurt: each is stopped at its cap, in bounded memory, while the loop keeps its rhythm."""
 
 import asyncio
+import gc
 import gzip
+import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
+from types import TracebackType
 
 import brotli
+import psutil
 import pytest
 import zstandard
 
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError, Permanent, Refused, TimedOut
 from forager.core.http import Request
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.pipelines.products.sitemap_step import read_sitemap
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.pipelines.products.sitemap import read_sitemap
 from forager.pipelines.products.tasks import Sitemap
-from tests.support.meter import Meter
 from tests.support.origin import Answer, Origin, reply
+
+TICK = 0.002
+
+
+class Meter:
+    """`async with Meter() as meter:`; then `meter.stall` in seconds and `meter.rise` in bytes.
+
+    What other programs took of the processor is not the loop's stall. So it counts the time that this process computed,
+    or, if that is more, the time that a thread beside the loop was not late, too: then the loop was blocked in a call.
+    """
+
+    async def __aenter__(self) -> "Meter":
+        gc.collect()
+        self.stall = 0.0
+        self._late = 0.0
+        """Seconds by which the thread was late so far, all together."""
+        self._is_over = threading.Event()
+        threading.Thread(target=self._tick, daemon=True).start()
+        self._process = psutil.Process()
+        self._base = self._peak = self._process.memory_info().rss
+        self._probe = asyncio.create_task(self._watch())
+        await asyncio.sleep(TICK)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await asyncio.sleep(TICK)  # a stall that is still going on is seen by the next tick
+        self._probe.cancel()
+        self._is_over.set()
+        self._peak = max(self._peak, self._process.memory_info().rss)
+
+    @property
+    def rise(self) -> int:
+        return self._peak - self._base
+
+    async def _watch(self) -> None:
+        while True:
+            before, computed, late = time.perf_counter(), time.process_time(), self._late
+            await asyncio.sleep(TICK)
+            away = time.perf_counter() - before - TICK
+            self.stall = max(self.stall, min(away, time.process_time() - computed), away - (self._late - late))
+            self._peak = max(self._peak, self._process.memory_info().rss)
+
+    def _tick(self) -> None:
+        before = time.perf_counter()
+        while not self._is_over.wait(TICK):
+            now = time.perf_counter()
+            self._late += now - before - TICK
+            before = now
+
 
 MIB = 1024 * 1024
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"

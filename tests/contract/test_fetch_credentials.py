@@ -9,8 +9,9 @@ from yarl import URL
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError, Unconfigured
 from forager.core.http import Request, SecretRef
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.redirect import Hop, next_hop
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.http.sessions import Hop, next_hop
 from tests.support.origin import Origin, Seen, reply, trusting
 
 CANARY = "canary-8d1f"
@@ -24,7 +25,7 @@ async def everything_is_here(host: str, port: int) -> Sequence[str]:
 
 
 class Pair:
-    """Two origins, plain and TLS, of which `first` redirects to where a test says."""
+    """Two origins, plain and TLS; `first` redirects to a target that a test sets."""
 
     def __init__(self, plain: Origin, other: Origin, secure: Origin, fetcher: HttpFetcher, entrance: dict[str, str]):
         self.plain, self.other, self.secure, self.fetch = plain, other, secure, fetcher

@@ -2,7 +2,8 @@
 
 from forager.core.clock import SystemClock
 from forager.core.http import Request
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from tests.support.origin import Origin, reply
 
 SHELL = b"<html><body><div id=root></div><script src=/app.js></script></body></html>"

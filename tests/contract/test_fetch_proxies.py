@@ -15,11 +15,11 @@ from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError, Permanent, ProxyFailed, Refused, TimedOut, Transient, Unreachable
 from forager.core.http import Request
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.connect import AddrInfo, Dialer, NotCleared, open_socket
-from forager.fetch.guard import Resolver
-from forager.fetch.proxy_tunnel import Way
-from forager.fetch.sessions import ProxyConnector
+from forager.fetch.guard import EgressGuard, Resolver
+from forager.fetch.http.connect import AddrInfo, Dialer, NotCleared, open_socket
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.http.sessions import ProxyConnector
+from forager.fetch.proxies.tunnel import Way
 from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
 from tests.support.ssrf import forbidden_urls, public_urls
@@ -40,7 +40,7 @@ async def fetching(
     tls: ssl.SSLContext | None = None,
     dialer: Dialer = open_socket,
 ) -> AsyncIterator[HttpFetcher]:
-    """A fetcher that knows these proxies by their place."""
+    """A fetcher with these proxies, numbered by position."""
     fetcher = HttpFetcher(
         EgressGuard(allow, resolver=resolver),
         SystemClock(),
@@ -173,7 +173,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("protocol", "said", "error"), REFUSALS)
-async def test_a_refusal_is_told_apart_from_a_dead_site(
+async def test_a_refusal_is_distinguished_from_a_dead_site(
     protocol: ProxyProtocol, said: bytes, error: type[ForagerError]
 ) -> None:
     async with LittleProxy(protocol, refusal=said) as proxy, fetching(proxy.endpoint()) as fetch:
@@ -247,7 +247,7 @@ async def test_sessions_are_kept_for_a_while_and_few_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_no_forbidden_url_is_told_to_a_proxy__S1(protocol: ProxyProtocol) -> None:
+async def test_no_forbidden_url_is_sent_to_a_proxy__S1(protocol: ProxyProtocol) -> None:
     async with (
         Origin(lambda _: reply(body=b"internal")) as canary,
         LittleProxy(protocol) as proxy,
@@ -261,7 +261,7 @@ async def test_no_forbidden_url_is_told_to_a_proxy__S1(protocol: ProxyProtocol) 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_no_forbidden_redirect_is_told_to_a_proxy__S1(protocol: ProxyProtocol) -> None:
+async def test_no_forbidden_redirect_is_sent_to_a_proxy__S1(protocol: ProxyProtocol) -> None:
     async with Origin(lambda _: reply(body=b"internal")) as canary, LittleProxy(protocol) as proxy:
         urls = forbidden_urls(canary.port)
 
@@ -276,7 +276,7 @@ async def test_no_forbidden_redirect_is_told_to_a_proxy__S1(protocol: ProxyProto
         assert canary.connections == 0
 
 
-async def test_an_address_is_checked_again_before_a_proxy_is_told__S1() -> None:
+async def test_an_address_is_checked_again_before_it_is_sent_to_a_proxy__S1() -> None:
     """The client library asks no resolver for an address: the connector is where the last check must sit."""
     async with LittleProxy("socks5") as proxy:
         way = Way(EgressGuard([proxy.address]), open_socket)

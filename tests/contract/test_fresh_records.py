@@ -11,8 +11,8 @@ from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import NewJob
 from forager.core.outcome import Done, Outcome
 from forager.core.pipeline import Lane, Pipeline, step
+from forager.core.recheck import recheck
 from forager.core.task import Plan, Task
-from forager.core.watch import watch
 from tests.support.simulation import SimulatedClock, simulation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ async def test_a_second_kind_of_record_ages_and_is_verified_at_its_crossings__LI
         steps=(step(Look, look),),
         records=(Sofa,),
         lanes=(Lane("sofas.test", rate=None),),
-        watches=(watch(Sofa, due="verify_at", task=lambda sofa: Plan(Look(name=sofa.name)), params={}),),
+        rechecks=(recheck(Sofa, due="verify_at", task=lambda sofa: Plan(Look(name=sofa.name)), params={}),),
     )
     async with simulation(tmp_path, [pipeline], fetch, clock=clock) as sim:
         await sim.rig.ledger.submit(NewJob("sofas", {}), pipeline.plan(Shop()))

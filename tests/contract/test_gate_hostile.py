@@ -8,8 +8,8 @@ import pytest
 
 from forager.core.errors import ProxyFailed, Transient
 from forager.core.proxies import ProxyProtocol
-from forager.fetch import EgressGuard
 from forager.fetch.browser.gate import Gate, Passage
+from forager.fetch.guard import EgressGuard
 from tests.support.gate import Client, everything_is_here, get, passage, said
 from tests.support.origin import Origin, Seen, reply
 from tests.support.proxy import LittleProxy
@@ -158,14 +158,14 @@ async def test_a_site_that_breaks_off_ends_the_connection(answer: bytes) -> None
         client.writer.close()
 
 
-async def test_a_site_that_plays_a_proxy_asks_no_browser_for_a_password() -> None:
+async def test_a_site_that_imitates_a_proxy_cannot_make_a_browser_prompt_for_a_password() -> None:
     async with Origin(lambda _: reply(407, Proxy_Authenticate="Basic")) as origin, passage(origin.endpoint) as gate:
         assert await said(gate, get(origin.url())) == 502
         assert gate.proxy_failed is None
 
 
 @pytest.mark.parametrize("protocol", ["http", "https", "socks5"])
-async def test_a_proxy_that_fails_is_known_to_be_what_failed(protocol: ProxyProtocol) -> None:
+async def test_a_failing_proxy_is_recognised_as_the_cause(protocol: ProxyProtocol) -> None:
     async with LittleProxy(protocol, "u", "right") as proxy:
         for request in ("CONNECT a.test:8443 HTTP/1.1\r\n\r\n", get("http://a.test:8081/")):
             async with passage("127.0.0.0/8", upstream=proxy.endpoint(password="wrong")) as gate:

@@ -1,4 +1,4 @@
-"""The gate serves the browser of its visit and nobody else: a stranger on the same machine is asked for a password."""
+"""The gate serves only the browser of its visit: any other client on the machine needs a password."""
 
 import base64
 import json
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from forager.core.clock import SystemClock
-from forager.core.http import Request
-from forager.core.visit import WaitFor
-from forager.fetch import EgressGuard
+from forager.core.http import Request, WaitFor
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.browser.gate import USERNAME, Gate, Passage
+from forager.fetch.guard import EgressGuard
 from tests.support.chromium import require_chromium
 from tests.support.gate import Client, WatchedGate, get, passage, signature
 from tests.support.origin import Origin, Seen, reply
@@ -55,7 +54,7 @@ def wrong(gate: Passage) -> Sequence[str]:
     ]
 
 
-async def test_a_stranger_is_asked_for_the_password_and_gets_nothing__S1() -> None:
+async def test_a_client_without_the_password_gets_407_and_nothing_else__S1() -> None:
     async with Origin(lambda _: reply(body=b"page")) as origin, passage(origin.endpoint) as gate:
         for first in (f"GET {origin.url()} HTTP/1.1", f"CONNECT {origin.endpoint} HTTP/1.1"):
             for said in wrong(gate):
@@ -70,7 +69,7 @@ async def test_a_stranger_is_asked_for_the_password_and_gets_nothing__S1() -> No
         assert gate.refusals == 0
 
 
-async def test_what_a_stranger_asks_for_is_not_even_looked_up__S3() -> None:
+async def test_requests_without_the_password_are_not_even_resolved__S3() -> None:
     lookups: list[str] = []
 
     async def resolver(host: str, port: int) -> Sequence[str]:
@@ -83,7 +82,7 @@ async def test_what_a_stranger_asks_for_is_not_even_looked_up__S3() -> None:
         assert (lookups, gate.refusals) == ([], 0)
 
 
-async def test_the_password_is_said_with_every_request_of_a_connection() -> None:
+async def test_the_password_is_sent_with_every_request_of_a_connection() -> None:
     async with Origin(lambda _: reply(body=b"page")) as origin, passage(origin.endpoint) as gate:
         client = await Client.to(gate)
         client.say(get(origin.url()))
@@ -104,7 +103,7 @@ async def test_each_visit_has_a_password_of_its_own_that_is_shown_nowhere__S8() 
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_all_that_a_page_asks_for_passes_with_the_password_and_no_site_sees_it__S7(tls: bool) -> None:
+async def test_all_requests_of_a_page_pass_with_the_password_and_no_site_sees_it__S7(tls: bool) -> None:
     def answer(seen: Seen) -> bytes:
         match seen.target.partition("?")[0]:
             case "/":
@@ -135,7 +134,7 @@ async def test_all_that_a_page_asks_for_passes_with_the_password_and_no_site_see
     assert not any(mark in seen.raw or only.password.reveal().encode() in seen.raw for seen in site.seen)
 
 
-async def test_a_site_that_asks_for_a_password_is_not_told_the_gates__S7() -> None:
+async def test_a_site_that_requests_a_password_does_not_get_that_of_the_gate__S7() -> None:
     def answer(seen: Seen) -> bytes:
         return reply(401, b"members only", WWW_Authenticate='Basic realm="Forager"', Content_Type="text/html")
 

@@ -9,7 +9,7 @@ import pytest
 
 from forager.core.errors import Refused, Transient
 from forager.core.proxies import ProxyProtocol
-from forager.fetch.connect import AddrInfo
+from forager.fetch.http.connect import AddrInfo
 from tests.support.gate import Client, get, passage, said
 from tests.support.origin import Origin, reply
 from tests.support.proxy import LittleProxy
@@ -40,7 +40,7 @@ async def test_no_forbidden_url_passes_in_any_form__S1(protocol: ProxyProtocol |
         assert (canary.connections, proxy.asked) == (0, [])
 
 
-async def test_the_canary_hears_a_gate_that_may_reach_it__S1() -> None:
+async def test_the_canary_detects_a_gate_that_may_reach_it__S1() -> None:
     """Negative control: silence above is the guard's work, not a deaf canary."""
     async with Origin(lambda _: reply(body=b"internal")) as canary, passage("127.0.0.0/8") as gate:
         plain, tunnel = await Client.to(gate), await Client.to(gate)
@@ -115,7 +115,7 @@ async def test_a_bad_answer_of_the_resolver_leads_nowhere__S3(answers: Sequence[
         assert isinstance(gate.error_of("https://mixed.test/x"), Refused if expected == 403 else Transient)
 
 
-async def test_refusals_are_counted_and_told_by_url__S1() -> None:
+async def test_refusals_are_counted_and_reported_by_url__S1() -> None:
     async with passage() as gate:
         client = await Client.to(gate)
         client.say(get("http://169.254.169.254/latest?key=1"))

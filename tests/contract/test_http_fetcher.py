@@ -1,4 +1,4 @@
-"""What a step may rely on: any status is a response, codings are undone, failures are ours, nothing is sent twice."""
+"""Guarantees for a step: any status is a response, codings are undone, failures are ours, nothing is sent twice."""
 
 import asyncio
 import gzip
@@ -17,7 +17,8 @@ from forager.core.clock import SystemClock
 from forager.core.errors import Permanent, RateLimited, Refused, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.core.secret import Secret
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from tests.support.clock import FakeClock
 from tests.support.origin import Answer, Origin, Seen, reply
 from tests.support.proxy import LittleProxy
@@ -26,7 +27,7 @@ TEXT = "Grüße aus Köln. ".encode() * 5000
 
 
 async def ask(answer: Callable[[Seen], Answer], path: str = "/", **options: Any) -> tuple[Response, Origin]:
-    """One request to an origin that answers as told."""
+    """Send one request to an origin with this answer."""
     async with Origin(answer) as origin:
         fetcher = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), {"KEY": "k"}.get, user_agent="tests/1")
         try:
@@ -51,7 +52,7 @@ async def test_a_response_is_whole() -> None:
     assert 0 <= response.elapsed_ms < 60_000
 
 
-async def test_what_is_sent_is_what_was_asked_for() -> None:
+async def test_the_request_is_sent_as_given() -> None:
     request = {"method": "post", "body": b"{}", "headers": {"X-One": "1", "Content-Type": "application/json"}}
     _, origin = await ask(lambda _: reply(), "/p", auth=SecretRef("KEY", "X-API-KEY"), **request)
     (seen,) = origin.seen
@@ -142,7 +143,7 @@ async def test_a_packed_body_that_breaks_off_is_transient(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "compress"])
-async def test_a_body_that_is_not_what_it_says_is_permanent(coding: str) -> None:
+async def test_a_body_that_contradicts_its_headers_is_a_permanent_error(coding: str) -> None:
     with pytest.raises(Permanent, match="cod"):
         await ask(lambda _: reply(body=b"\xff<html>" * 100, Content_Encoding=coding))
 
@@ -264,7 +265,7 @@ async def test_redirects_are_counted() -> None:
     assert (response.status, len(origin.seen)) == (302, 1)
 
 
-async def test_every_hop_is_announced_before_it_is_asked() -> None:
+async def test_every_hop_is_announced_before_its_request() -> None:
     hops: list[tuple[str, int]] = []
 
     async def on_hop(url: str) -> None:
@@ -301,7 +302,7 @@ async def test_the_time_of_an_answer_is_the_sites_alone_without_the_waits_for_la
     assert response.elapsed_ms == 1_000
 
 
-async def test_a_hop_that_is_not_let_through_is_not_asked() -> None:
+async def test_a_refused_hop_is_not_requested() -> None:
     async def on_hop(url: str) -> None:
         raise RateLimited("not now")
 

@@ -9,7 +9,7 @@ from forager.core.errors import SealBroken
 from forager.core.ledger import NewJob
 from forager.core.secret import Secret, about_job
 from forager.core.states import TaskState
-from forager.ledger.side_tables.job_secrets import JobSecretTable
+from forager.ledger.tables.job_secrets import JobSecretTable
 from forager.secrets.sealing import Sealer, rotate_keys, sealer_for
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import calls

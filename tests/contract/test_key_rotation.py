@@ -1,4 +1,5 @@
-"""A change of keys over both stores: all opens after it, a stolen database tells nothing, a crash costs nothing."""
+"""A change of keys on both stores: everything opens after it, a stolen database reveals nothing, a crash costs
+nothing."""
 
 import secrets
 from pathlib import Path
@@ -7,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from forager.core.clock import Faults
 from forager.core.errors import SealBroken
-from forager.core.faults import Faults
-from forager.ledger.side_tables.proxies import ProxyTable
+from forager.ledger.tables.proxies import ProxyTable
 from forager.secrets.sealing import FILE, Sealer, rotate_keys, sealer_for
 from tests.support.proxies import CANARIES, endpoint
 from tests.support.rig import Rig
@@ -67,7 +68,7 @@ async def test_everything_opens_after_a_rotation_and_the_old_key_is_gone__S9(rig
         assert old["password"] is None or old["password"] != new["password"]
 
 
-async def test_a_stolen_database_without_the_key_tells_nothing__S9(rig: Rig, tmp_path: Path) -> None:
+async def test_a_stolen_database_without_the_key_reveals_nothing__S9(rig: Rig, tmp_path: Path) -> None:
     await filled(rig, sealer_for(tmp_path))
     names = rig.tables.read(
         "SELECT name FROM sqlite_master WHERE type = 'table'"

@@ -1,4 +1,4 @@
-"""Tasks of a standing job that are queued once more: what they did before stays, what their plan says is new."""
+"""Tasks of a standing job that are requeued: their history stays, their plan is new."""
 
 import asyncio
 from datetime import timedelta
@@ -34,9 +34,7 @@ async def ended(rig: Rig, worker: Worker, *plans: Plan, state: TaskState = TaskS
 
 
 @pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED])
-async def test_what_has_ended_is_queued_again_and_keeps_what_it_cost(
-    rig: Rig, worker: Worker, state: TaskState
-) -> None:
+async def test_an_ended_task_is_queued_again_and_keeps_its_cost(rig: Rig, worker: Worker, state: TaskState) -> None:
     job = await ended(rig, worker, *calls(2), state=state)
     again = await append(rig, *calls(1))
     assert (again.job, again.total, again.created) == (job, 1, False)
@@ -70,7 +68,7 @@ async def test_what_is_open_stays_as_it_is(rig: Rig, worker: Worker) -> None:
     assert rig.states(job) == {"t0": "completed", "t1": "waiting", "t2": "ready"}
 
 
-async def test_it_runs_as_its_new_plan_says(rig: Rig, worker: Worker) -> None:
+async def test_it_runs_by_its_new_plan(rig: Rig, worker: Worker) -> None:
     job = await ended(rig, worker, Plan(Call(name="t", where="api"), rank=1, retries=1))
     due = await rig.ledger.now() + timedelta(seconds=HOUR)
     await append(rig, Plan(Call(name="t", where="api"), rank=7, retries=4, due=due))
@@ -96,7 +94,7 @@ async def test_a_chain_is_held_again_in_its_order(rig: Rig, worker: Worker) -> N
     assert await worker.drain() == ["p1", "p2", "p3"]
 
 
-async def test_a_follower_of_what_ended_well_runs_at_once_and_of_what_did_not_is_skipped(
+async def test_a_follower_of_a_completed_task_runs_at_once_and_of_a_failed_one_is_skipped(
     rig: Rig, worker: Worker
 ) -> None:
     job = await ended(rig, worker, *chain("p1", "p2"))
@@ -110,7 +108,7 @@ async def test_a_follower_of_what_ended_well_runs_at_once_and_of_what_did_not_is
     assert rig.job(job)["state"] == "partially_completed"
 
 
-async def test_a_dead_letter_that_is_queued_again_is_none_any_more(rig: Rig, worker: Worker) -> None:
+async def test_a_dead_letter_that_is_queued_again_is_no_longer_one(rig: Rig, worker: Worker) -> None:
     await ended(rig, worker, *calls(1), state=TaskState.FAILED)
     assert len(rig.tables.read("SELECT id FROM dead_letters")) == 1
     await append(rig, *calls(1))

@@ -40,7 +40,7 @@ async def test_what_was_added_before_is_not_added_again_in_whatever_state(rig: R
     assert rig.states(job) == {"dead0": "failed", "done0": "completed"}
 
 
-async def test_an_ended_standing_job_goes_on_and_says_so(rig: Rig, worker: Worker) -> None:
+async def test_an_ended_standing_job_continues_and_logs_that(rig: Rig, worker: Worker) -> None:
     job = (await append(rig, "a")).job
     await worker.drain()
     await append(rig, "b")

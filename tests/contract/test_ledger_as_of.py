@@ -1,4 +1,4 @@
-"""Lists of records as of a moment: what each said then, whatever has happened to it since."""
+"""Lists of records as of a moment: the state of each at that time, whatever happened since."""
 
 import random
 import sys
@@ -14,8 +14,8 @@ from forager.core.errors import Rejected
 from forager.core.ledger import Extras
 from forager.core.outcome import Gone
 from forager.core.record import CLEAR, Record
-from forager.core.retention import Keep
-from forager.ledger.reports import Reports
+from forager.core.upkeep import Keep
+from forager.ledger.reports import LedgerReports
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Item, Seen, Thing, calls
 
@@ -33,7 +33,7 @@ async def find(rig: Rig, worker: Worker, *found: Record, extras: Extras | None =
 
 
 async def moment(rig: Rig) -> datetime:
-    """After everything so far and before everything that follows."""
+    """Return a moment after everything before and before everything after."""
     now = await rig.ledger.now()
     if rig.clock is not None:
         rig.pass_time(1)
@@ -41,12 +41,12 @@ async def moment(rig: Rig) -> datetime:
 
 
 async def listed(rig: Rig, kind: str, as_of: datetime | None, **more: Any) -> dict[str, Mapping[str, Any]]:
-    reports = Reports(rig.ledger.database, rig.catalog)
+    reports = LedgerReports(rig.ledger.database, rig.catalog)
     pages = [page async for page in reports.export(kind, as_of=as_of, **more)]
     return {row["uid"]: row for page in pages for row in page}
 
 
-async def test_a_record_says_what_it_said_then_also_without_its_later_versions(rig: Rig, worker: Worker) -> None:
+async def test_a_record_has_its_state_of_that_time_even_without_its_later_versions(rig: Rig, worker: Worker) -> None:
     lamp = Item(uid="a", title="Lamp", price=Decimal("9.90"), stock="in", parts=["bulb"], etag="1")
     await find(rig, worker, lamp, Item(uid="same", title="Chair"))
     first = await moment(rig)
@@ -66,7 +66,7 @@ async def test_a_record_says_what_it_said_then_also_without_its_later_versions(r
     assert (await listed(rig, "item", await moment(rig)))["a"]["stock"] == "out"
 
 
-async def test_what_was_gone_then_is_told_as_gone_also_when_it_has_come_back(rig: Rig, worker: Worker) -> None:
+async def test_a_record_gone_at_that_time_is_gone_even_if_it_has_come_back(rig: Rig, worker: Worker) -> None:
     await find(rig, worker, Item(uid="a", title="Lamp"))
     there = await moment(rig)
     await find(rig, worker, extras=Extras(gone=[Gone(Item(uid="a"), "not_found", {"status": 404})]))
@@ -85,7 +85,7 @@ async def test_what_was_gone_then_is_told_as_gone_also_when_it_has_come_back(rig
     assert (await listed(rig, "item", await moment(rig)))["a"]["gone_at"] is None
 
 
-async def test_filters_apply_to_what_was_said_then(rig: Rig, worker: Worker) -> None:
+async def test_filters_apply_to_the_state_of_that_time(rig: Rig, worker: Worker) -> None:
     await find(rig, worker, Thing(uid="a", title="Lamp"), Thing(uid="b", title="Chair"), Thing(uid="c", title="Lamp"))
     then = await moment(rig)
     await find(rig, worker, Thing(uid="a", title="Chair"), Thing(uid="b", title="Lamp"))
@@ -103,12 +103,14 @@ async def test_records_of_a_job_and_records_of_job_scope_are_those_of_then(rig: 
     row = (await listed(rig, "thing", then, job=job))["a"]
     assert (row["size"], row["version"]) == (1, 1)
     assert await listed(rig, "thing", then, job=other) == await listed(rig, "thing", then, filters={"uid": "b"})
-    reports = Reports(rig.ledger.database, rig.catalog)
+    reports = LedgerReports(rig.ledger.database, rig.catalog)
     assert {row["job"] for row in (await reports.export_page("seen", as_of=then)).items} == {job, other}
     assert len((await reports.export_page("seen")).items) == 3
 
 
-async def test_a_record_that_has_a_stronger_name_today_is_listed_under_that_of_then(rig: Rig, worker: Worker) -> None:
+async def test_a_record_with_a_stronger_key_today_is_listed_under_the_key_of_that_time(
+    rig: Rig, worker: Worker
+) -> None:
     await find(rig, worker, Thing(uid="weak", title="Lamp"))
     then = await moment(rig)
     await find(rig, worker, Thing(uid="strong", weak="weak", size=3))
@@ -117,9 +119,7 @@ async def test_a_record_that_has_a_stronger_name_today_is_listed_under_that_of_t
     assert (await listed(rig, "thing", await moment(rig))).keys() == {"strong"}
 
 
-async def test_a_version_that_was_removed_is_an_error_that_names_the_record_and_what_is_left(
-    rig: Rig, worker: Worker
-) -> None:
+async def test_a_removed_version_is_an_error_that_names_the_record_and_what_is_left(rig: Rig, worker: Worker) -> None:
     await find(rig, worker, Item(uid="a", title="Lamp"), Item(uid="same", title="Chair"))
     then = await moment(rig)
     rig.pruned = True
@@ -131,7 +131,7 @@ async def test_a_version_that_was_removed_is_an_error_that_names_the_record_and_
     await find(rig, worker, Item(uid="a", title="Lantern"))
     with pytest.raises(Rejected) as refused:
         await listed(rig, "item", then)
-    assert "what the item 'a' said at that moment was removed by retention" in refused.value.message
+    assert "what the item 'a' was at that moment was removed by retention" in refused.value.message
     assert "The oldest version that is left is of 20" in refused.value.message
     assert (await listed(rig, "item", await moment(rig)))["a"]["title"] == "Lantern"
 
@@ -140,7 +140,7 @@ async def test_pages_follow_one_another_and_belong_to_their_moment(rig: Rig, wor
     await find(rig, worker, *(Item(uid=f"i{number}", title="old") for number in range(7)))
     then = await moment(rig)
     await find(rig, worker, *(Item(uid=f"i{number}", title="new") for number in range(9)))
-    reports = Reports(rig.ledger.database, rig.catalog)
+    reports = LedgerReports(rig.ledger.database, rig.catalog)
     page = await reports.export_page("item", as_of=then, limit=3)
     rows = await listed(rig, "item", then, limit=3)
     assert {row["title"] for row in rows.values()} == {"old"}

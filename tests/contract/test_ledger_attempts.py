@@ -10,7 +10,7 @@ from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, Settlement, Tried
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.reports import AttemptReport, Reports
+from forager.ledger.reports import AttemptReport, LedgerReports
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, DearCall, calls
 
@@ -18,20 +18,20 @@ FAILURE: dict[str, Any] = {"error": "No connection.", "reason": "proxy_failed", 
 
 
 @pytest.fixture
-def reports(rig: Rig) -> Reports:
-    return Reports(rig.ledger.database, rig.catalog)
+def reports(rig: Rig) -> LedgerReports:
+    return LedgerReports(rig.ledger.database, rig.catalog)
 
 
 def tried(at: int = 1_700_000_000_000, *, always: bool = False, trace: str | None = None) -> Tried:
     return Tried(trace, at, 84, always)
 
 
-async def of(reports: Reports, lease: Lease) -> Sequence[AttemptReport]:
+async def of(reports: LedgerReports, lease: Lease) -> Sequence[AttemptReport]:
     return (await reports.attempts(task_uuid(lease.job_id, lease.task_id))).items
 
 
 async def test_each_failed_attempt_has_a_row_and_the_one_that_ends_well_has_none(
-    rig: Rig, worker: Worker, reports: Reports
+    rig: Rig, worker: Worker, reports: LedgerReports
 ) -> None:
     await rig.submit(calls(1))
     for _ in range(2):
@@ -63,7 +63,7 @@ async def test_each_failed_attempt_has_a_row_and_the_one_that_ends_well_has_none
     ],
 )
 async def test_a_kind_may_keep_every_attempt_however_it_ends(
-    rig: Rig, worker: Worker, reports: Reports, state: TaskState, more: dict[str, Any], status: str
+    rig: Rig, worker: Worker, reports: LedgerReports, state: TaskState, more: dict[str, Any], status: str
 ) -> None:
     await rig.submit([Plan(DearCall(name="d")), Plan(Call(name="c"))])
     leases = {lease.key: lease for lease in await worker.lease()}
@@ -73,7 +73,7 @@ async def test_a_kind_may_keep_every_attempt_however_it_ends(
     assert [each.status for each in await of(reports, leases["c"])] == (["failed"] if status == "failed" else [])
 
 
-async def test_a_wait_that_is_given_up_is_a_failed_attempt(rig: Rig, worker: Worker, reports: Reports) -> None:
+async def test_a_wait_that_is_given_up_is_a_failed_attempt(rig: Rig, worker: Worker, reports: LedgerReports) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await worker.settle(
@@ -91,7 +91,7 @@ async def test_a_wait_that_is_given_up_is_a_failed_attempt(rig: Rig, worker: Wor
     assert "Given up" in (attempt.message or "")
 
 
-async def test_what_does_not_pass_the_fence_leaves_no_attempt(rig: Rig, worker: Worker, reports: Reports) -> None:
+async def test_what_does_not_pass_the_fence_leaves_no_attempt(rig: Rig, worker: Worker, reports: LedgerReports) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.FAILED, tried=tried(), **FAILURE)
@@ -99,7 +99,7 @@ async def test_what_does_not_pass_the_fence_leaves_no_attempt(rig: Rig, worker: 
     assert len(await of(reports, lease)) == 1
 
 
-async def test_an_attempt_that_died_with_its_worker_is_lost(rig: Rig, reports: Reports) -> None:
+async def test_an_attempt_that_died_with_its_worker_is_lost(rig: Rig, reports: LedgerReports) -> None:
     await rig.submit([Plan(DearCall(name="d")), Plan(Call(name="c"))])
     worker = await rig.worker()
     leases = {lease.key: lease for lease in await worker.lease()}
@@ -111,7 +111,7 @@ async def test_an_attempt_that_died_with_its_worker_is_lost(rig: Rig, reports: R
     assert await of(reports, leases["c"]) == []
 
 
-async def test_a_task_that_kills_its_worker_is_kept_when_it_is_given_up(rig: Rig, reports: Reports) -> None:
+async def test_a_task_that_kills_its_worker_is_kept_when_it_is_given_up(rig: Rig, reports: LedgerReports) -> None:
     job = (await rig.submit(calls(1))).job
     for _ in range(4):
         worker = await rig.worker()
@@ -123,7 +123,9 @@ async def test_a_task_that_kills_its_worker_is_kept_when_it_is_given_up(rig: Rig
     assert (lost.status, lost.reason, lost.error_type) == ("lost", "crashed", "internal")
 
 
-async def test_a_retry_and_another_round_keep_the_attempts_before(rig: Rig, worker: Worker, reports: Reports) -> None:
+async def test_a_retry_and_another_round_keep_the_attempts_before(
+    rig: Rig, worker: Worker, reports: LedgerReports
+) -> None:
     job = (await rig.submit(calls(1))).job
     for _ in range(2):
         (lease,) = await worker.lease()
@@ -133,7 +135,7 @@ async def test_a_retry_and_another_round_keep_the_attempts_before(rig: Rig, work
 
 
 async def test_attempts_are_listed_in_pages_and_only_of_tasks_there_are(
-    rig: Rig, worker: Worker, reports: Reports
+    rig: Rig, worker: Worker, reports: LedgerReports
 ) -> None:
     job = (await rig.submit(calls(2))).job
     for number in range(5):
@@ -150,7 +152,9 @@ async def test_attempts_are_listed_in_pages_and_only_of_tasks_there_are(
         await reports.attempts(task_uuid(1, 999_999))
 
 
-async def test_text_that_a_database_cannot_hold_is_kept_without_it(rig: Rig, worker: Worker, reports: Reports) -> None:
+async def test_text_that_a_database_cannot_hold_is_kept_without_it(
+    rig: Rig, worker: Worker, reports: LedgerReports
+) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.FAILED, tried=tried(trace="line\x00 7"), error="no\x00", error_type="internal")

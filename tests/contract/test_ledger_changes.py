@@ -130,7 +130,7 @@ async def test_a_row_that_is_renamed_twice_is_found_by_each_of_its_names(rig: Ri
     ]
 
 
-async def test_a_job_that_saw_a_thing_under_both_names_keeps_both_rows_and_says_nothing(
+async def test_a_job_that_saw_a_record_under_both_names_keeps_both_rows_and_logs_no_change(
     rig: Rig, worker: Worker
 ) -> None:
     job = await _find(rig, worker, Seen(uid="cid", note="weak"), Seen(uid="place", note="strong"))

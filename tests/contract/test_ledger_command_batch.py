@@ -10,7 +10,7 @@ from forager.core.ledger import Submitted
 from forager.core.task import Plan
 from tests.support.rig import Rig
 from tests.support.rig_pipelines import Call, calls
-from tests.support.together import Writes, side_by_side
+from tests.support.same_commit import Writes, side_by_side
 
 AFTER_NONE = Plan(Call(name="x"), after="none")
 """Refused before anything is written."""

@@ -1,4 +1,4 @@
-"""What people do to jobs and dead letters: pause, resume, cancel, retry, discard."""
+"""Operations on jobs and dead letters: pause, resume, cancel, retry, discard."""
 
 from collections import Counter
 from uuid import UUID
@@ -58,7 +58,7 @@ async def test_why_a_job_was_paused_is_forgotten_when_it_ends(rig: Rig, worker: 
     assert (row["state"], row["reason"]) == ("completed", None)
 
 
-async def test_pause_and_resume_can_be_said_twice(rig: Rig) -> None:
+async def test_pause_and_resume_are_idempotent(rig: Rig) -> None:
     job = (await rig.submit(calls(1))).job
     await rig.ledger.resume(job)
     await rig.ledger.pause(job)
@@ -77,7 +77,7 @@ async def test_a_finished_job_can_be_neither_paused_nor_resumed_nor_cancelled(ri
             await verb(job)
 
 
-async def test_resume_sends_nobody_from_a_cancelled_job_to_a_retry_that_is_refused(rig: Rig) -> None:
+async def test_resume_of_a_cancelled_job_does_not_advise_a_retry_that_is_refused(rig: Rig) -> None:
     job = (await rig.submit(calls(1))).job
     await rig.ledger.cancel(job)
     for verb in (rig.ledger.resume, rig.ledger.retry):
@@ -106,7 +106,7 @@ async def test_a_lane_given_back_while_its_job_is_paused_is_woken_by_resume(rig:
     assert await worker.take_lanes() == ["api"]
 
 
-async def test_cancel_ends_what_is_queued_and_lets_run_what_runs(rig: Rig, worker: Worker) -> None:
+async def test_cancel_ends_queued_tasks_and_lets_running_ones_finish(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit([*calls(4), *chain("p1", "p2")])).job
     one, two, three = await worker.lease(3)
     await worker.settle(three, TaskState.WAITING, wait=100)
@@ -296,7 +296,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("by", ["turns", "sweeps"])
 @pytest.mark.parametrize("sizes", [(8, 8, 8), (4, 9, 12), (3, 5, 1)])
-async def test_jobs_that_are_cancelled_together_end_page_by_page_and_cost_nobody_else_anything(
+async def test_jobs_that_are_cancelled_together_end_page_by_page_and_delay_no_other_job(
     rig: Rig, worker: Worker, small_pages: None, sizes: tuple[int, ...], by: str
 ) -> None:
     jobs = [(await rig.submit(calls(size))).job for size in sizes]

@@ -1,4 +1,4 @@
-"""What operators say about domains, on both stores: kept, changed in parts, cleared, and noticed by every worker."""
+"""Operators' rules for domains, on both stores: stored, changed in parts, cleared, and noticed by every worker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ import pytest
 
 from forager.core.errors import Rejected
 from forager.core.rules import FIELDS, Overrides, Rules
-from forager.ledger.side_tables.domains import Domains
+from forager.ledger.tables.domains import Domains
 from tests.support.rig import Rig
 
 EVERYTHING: dict[str, Any] = {
@@ -31,7 +31,7 @@ def domains(rig: Rig) -> Domains:
     return Domains(rig.ledger.database, rig.ledger.now_ms)
 
 
-async def test_every_rule_is_kept_as_it_was_said(domains: Domains) -> None:
+async def test_every_rule_is_stored_as_given(domains: Domains) -> None:
     assert set(EVERYTHING) == set(FIELDS)
     await domains.set("example.com", EVERYTHING)
     kept = await domains.get("example.com")
@@ -40,7 +40,7 @@ async def test_every_rule_is_kept_as_it_was_said(domains: Domains) -> None:
     assert kept.is_active
 
 
-async def test_nothing_blocked_is_not_the_same_as_nothing_said(domains: Domains) -> None:
+async def test_an_empty_list_of_blocked_types_differs_from_none(domains: Domains) -> None:
     await domains.set("example.com", {"block_resources": ()})
     kept = await domains.get("example.com")
     assert kept is not None
@@ -55,7 +55,7 @@ async def test_a_change_leaves_the_other_rules_and_null_takes_one_back(domains: 
     assert kept.rules == Rules.model_validate({"respect_robots_txt": False, "allowed_hours": {"start": 6, "end": 22}})
 
 
-async def test_of_two_operators_who_change_different_rules_at_once_both_are_heard(domains: Domains) -> None:
+async def test_rules_that_two_operators_change_at_once_are_both_stored(domains: Domains) -> None:
     await asyncio.gather(
         domains.set("example.com", {"tokens_per_interval": 4}),
         domains.set("example.com", {"crawl_delay_seconds": 2}),
@@ -66,7 +66,7 @@ async def test_of_two_operators_who_change_different_rules_at_once_both_are_hear
     assert kept.rules == Rules(tokens_per_interval=4, crawl_delay_seconds=2, use_proxies=False)
 
 
-async def test_replacing_says_these_rules_and_no_others(domains: Domains) -> None:
+async def test_replacing_stores_these_rules_and_no_others(domains: Domains) -> None:
     await domains.set("example.com", EVERYTHING)
     await domains.replace("example.com", Rules(min_delay_ms=5))
     kept = await domains.get("example.com")
@@ -74,7 +74,7 @@ async def test_replacing_says_these_rules_and_no_others(domains: Domains) -> Non
     assert kept.rules == Rules(min_delay_ms=5)
 
 
-async def test_a_change_that_contradicts_what_is_there_is_refused_by_field(domains: Domains) -> None:
+async def test_a_change_that_contradicts_stored_rules_is_refused_by_field(domains: Domains) -> None:
     await domains.set("example.com", {"min_delay_ms": 2_000})
     with pytest.raises(Rejected) as refused:
         await domains.set("example.com", {"max_delay_ms": 1_000, "tokens_per_interval": 0})
@@ -84,7 +84,7 @@ async def test_a_change_that_contradicts_what_is_there_is_refused_by_field(domai
     assert kept.rules == Rules(min_delay_ms=2_000)
 
 
-async def test_a_name_has_one_spelling_and_nonsense_is_none(domains: Domains) -> None:
+async def test_a_name_has_one_spelling_and_nonsense_is_refused(domains: Domains) -> None:
     await domains.set("WWW.Example.COM.", {"min_delay_ms": 1})
     assert await domains.get("www.example.com") is not None
     for name in ("", "https://example.com", "two words", "*.example.com", "a..b"):
@@ -93,7 +93,7 @@ async def test_a_name_has_one_spelling_and_nonsense_is_none(domains: Domains) ->
         assert [wrong.field for wrong in refused.value.fields] == ["lane"]
 
 
-async def test_what_is_cleared_says_nothing_and_is_not_listed(domains: Domains) -> None:
+async def test_a_cleared_override_is_empty_and_not_listed(domains: Domains) -> None:
     await domains.set("example.com", EVERYTHING)
     assert await domains.clear("example.com")
     assert await domains.get("example.com") is None

@@ -8,7 +8,7 @@ import pytest
 from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.shared import promotion
+from forager.ledger.rules import scheduling
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, calls
 
@@ -43,7 +43,7 @@ async def test_a_task_does_not_run_before_its_moment(rig: Rig, worker: Worker) -
     assert await keys(worker) == ["late"]
 
 
-async def test_a_lane_that_nobody_owns_wakes_at_the_moment_of_its_first_task(rig: Rig) -> None:
+async def test_a_lane_without_an_owner_wakes_when_its_first_task_is_due(rig: Rig) -> None:
     await rig.submit([await later(rig, "b", 2 * HOUR), await later(rig, "a", HOUR)])
     worker = await rig.worker()
     assert worker.lanes == {}
@@ -52,7 +52,7 @@ async def test_a_lane_that_nobody_owns_wakes_at_the_moment_of_its_first_task(rig
     assert await keys(worker) == ["a"]
 
 
-async def test_the_turn_tells_when_the_next_task_is_due(rig: Rig, worker: Worker) -> None:
+async def test_the_turn_contains_when_the_next_task_is_due(rig: Rig, worker: Worker) -> None:
     due = await moment(rig, HOUR)
     await rig.submit([Plan(Call(name="late"), due=due), *calls(1)])
     await worker.take_lanes()
@@ -130,8 +130,8 @@ async def test_a_paused_job_runs_what_became_due_when_it_is_resumed(rig: Rig, wo
 async def test_many_that_are_due_at_once_become_ready_in_pages(
     rig: Rig, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(promotion, "PAGE", 10)
-    monkeypatch.setattr(promotion, "LEAST", 3)
+    monkeypatch.setattr(scheduling, "PAGE", 10)
+    monkeypatch.setattr(scheduling, "LEAST", 3)
     due = await moment(rig, HOUR)
     job = (await rig.submit([Plan(Call(name=f"t{i}"), due=due) for i in range(25)])).job
     rig.pass_time(HOUR + 1)
@@ -148,8 +148,8 @@ async def test_many_that_are_due_at_once_become_ready_in_pages(
 async def test_a_page_is_shared_between_lanes_and_the_longest_due_go_first(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(promotion, "PAGE", 6)
-    monkeypatch.setattr(promotion, "LEAST", 4)
+    monkeypatch.setattr(scheduling, "PAGE", 6)
+    monkeypatch.setattr(scheduling, "LEAST", 4)
     many = [await later(rig, f"m{i}", HOUR, where="many") for i in range(20)]
     job = (await rig.submit([*many, await later(rig, "x", HOUR + 1, where="few")])).job
     worker = await rig.worker()
@@ -167,7 +167,7 @@ async def test_a_page_is_shared_between_lanes_and_the_longest_due_go_first(
 async def test_the_memory_of_moments_is_read_again_after_a_restart(rig: Rig, worker: Worker) -> None:
     if rig.clock is None:
         pytest.skip("only the embedded store remembers them outside its tables")
-    from forager.ledger.sqlite.flows import Flows
+    from forager.ledger.sqlite.state import Flows
 
     await rig.submit([await later(rig, f"{where}{n}", n * HOUR, where=where) for where in "ab" for n in (3, 1, 2)])
     memory = rig.ledger._memory.flows.next_due  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ async def test_a_task_brings_its_own_number_of_retries_to_its_lease(rig: Rig, wo
     assert {lease.key: lease.retries for lease in await worker.lease()} == {"a": 0, "b": 7, "c": None}
 
 
-async def test_a_lease_tells_how_long_its_task_has_waited_in_vain(rig: Rig, worker: Worker) -> None:
+async def test_a_lease_contains_how_long_its_task_has_waited_without_an_attempt(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     assert lease.waited is None

@@ -16,7 +16,7 @@ from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
 from forager.core.task import Plan
-from forager.kit.queries import change_row, insert_row, one_row, read_rows, remove_row
+from forager.sdk.queries import change_row, insert_row, one_row, read_rows, remove_row
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, DearCall, Item, OddCall, Tally, calls, count
 
@@ -58,7 +58,7 @@ async def test_an_effect_adds_and_sets_in_the_transaction_of_its_settlement(rig:
     assert (row.count, row.worth, row.seen_at, row.tags) == (5, Decimal("2.25"), NOON, ["x"])
 
 
-async def test_an_effect_on_a_row_that_is_not_there_makes_one_only_if_it_says_so(rig: Rig, worker: Worker) -> None:
+async def test_an_effect_on_a_missing_row_creates_it_only_with_insert(rig: Rig, worker: Worker) -> None:
     await _settle(rig, worker, _on("a", add={"count": 1}), _on("b", add={"count": 1, "worth": 1}, insert=True))
     assert await _tally(rig, "a") is None
     row = await _tally(rig, "b")
@@ -268,7 +268,7 @@ async def test_an_effect_of_a_hook_that_is_refused_stops_nothing_but_itself(rig:
     assert await _counts(rig) == {"a": 0, "b": 0, "after refused": 1, "job completed": 1}
 
 
-async def test_the_end_of_a_job_knows_its_parameters_and_what_it_did(rig: Rig, worker: Worker) -> None:
+async def test_the_end_hook_of_a_job_gets_its_parameters_and_results(rig: Rig, worker: Worker) -> None:
     await insert_row(_database(rig), Tally(name="of nyc"))
     await rig.submit(calls(3), params={"name": "nyc"})
     leases = await worker.lease()

@@ -173,7 +173,7 @@ async def test_a_group_of_settlements_is_stored_in_its_order(rig: Rig, worker: W
     assert told == [("b", "new", 1), ("b", "gone", 2), ("b", "changed", 3)]
 
 
-async def test_what_a_lost_claim_would_have_told_leaves_no_trace__PL_6(rig: Rig, worker: Worker) -> None:
+async def test_the_results_of_a_lost_claim_leave_no_trace__PL_6(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Item(uid="a"))
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()

@@ -1,4 +1,5 @@
-"""Which lanes are taken when not all can be: the lowest turn first, then who has waited longest; nobody for ever."""
+"""The order of taking lanes when not all can be taken: the lowest turn first, then the longest wait; none waits for
+ever."""
 
 from forager.core.ledger import GivenLane
 from forager.core.pipeline import AGED_AFTER
@@ -19,7 +20,7 @@ async def test_of_equal_turns_the_lane_that_has_waited_longest_is_taken_first(ri
     assert [await take(rig) for _ in range(4)] == [["c"], ["a"], ["b"], []]
 
 
-async def test_a_turn_never_says_that_there_is_no_lane_to_take_where_there_is_one(rig: Rig) -> None:
+async def test_a_turn_never_reports_no_free_lane_while_there_is_one(rig: Rig) -> None:
     await rig.submit(calls(1, where="own"))
     worker = await rig.worker()
     await rig.submit(calls(1, where="own", prefix="u"))
@@ -101,7 +102,7 @@ async def test_a_lane_that_goes_back_with_work_long_due_is_behind_those_that_wai
     assert [await take(rig) for _ in range(2)] == [["second"], ["first"]]
 
 
-async def test_demand_tells_the_turns_of_ones_own_lanes_and_of_those_that_wait(rig: Rig) -> None:
+async def test_demand_counts_the_turns_of_owned_and_of_waiting_lanes(rig: Rig) -> None:
     for name, turn in (("a", 3), ("b", 7)):
         await rig.submit(calls(1, where=name), turn=turn)
     session = await rig.ledger.begin("taker")

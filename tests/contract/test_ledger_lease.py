@@ -39,7 +39,7 @@ async def test_many_leases_at_once_never_share_a_task__PL_6(rig: Rig) -> None:
     assert len(got) == len(set(got)) == 300
 
 
-async def test_nobody_leases_from_a_lane_that_is_not_theirs(rig: Rig, worker: Worker) -> None:
+async def test_a_session_leases_only_from_its_own_lanes(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(3))
     await worker.take_lanes()
     stranger = await rig.worker("stranger")
@@ -164,7 +164,7 @@ async def test_a_large_rest_of_a_budget_is_skipped_in_pages__PL_11(rig: Rig, wor
     assert (row["state"], row["completed"], row["skipped"]) == ("completed", 1, 2_999)
 
 
-async def test_a_paused_job_gives_nothing_and_holds_up_nobody(rig: Rig, worker: Worker) -> None:
+async def test_a_paused_job_gives_nothing_and_delays_no_other_job(rig: Rig, worker: Worker) -> None:
     paused = await rig.submit(calls(5))
     other = await rig.submit(calls(5))
     await rig.ledger.pause(paused.job)
@@ -193,14 +193,14 @@ async def test_a_row_that_does_not_decode_is_leased_as_an_error__R14(rig: Rig, w
     assert rig.states(job)["t0"] == "failed"
 
 
-async def test_what_a_session_holds_can_be_asked_again(rig: Rig, worker: Worker) -> None:
+async def test_the_lanes_of_a_session_can_be_read_again(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(3))
     leases = await worker.lease(2)
     held = await rig.ledger.held(worker.session)
     assert sorted((h.task_id, h.claim, h.key) for h in held) == sorted((x.task_id, x.claim, x.key) for x in leases)
 
 
-async def test_a_lane_that_came_back_short_says_when_it_has_more(rig: Rig, worker: Worker) -> None:
+async def test_a_lane_that_returned_too_few_tasks_reports_when_it_has_more(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(2))
     first, second = await worker.lease()
     await worker.settle(first, TaskState.WAITING, wait=60)
@@ -212,7 +212,7 @@ async def test_a_lane_that_came_back_short_says_when_it_has_more(rig: Rig, worke
     assert 25_000 < due - now <= 30_000
 
 
-async def test_a_lane_that_a_batch_size_cut_short_is_told_from_an_empty_one(rig: Rig, worker: Worker) -> None:
+async def test_a_lane_cut_short_by_a_batch_size_differs_from_an_empty_one(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(3))
     await worker.take_lanes()
     emptied = await worker.cycle(most=5)
@@ -223,14 +223,14 @@ async def test_a_lane_that_a_batch_size_cut_short_is_told_from_an_empty_one(rig:
     assert (len(cut.leases), set(cut.limited)) == (2, {worker.lanes["api"]})
 
 
-async def test_whoever_waits_for_work_is_told_of_it(rig: Rig, worker: Worker) -> None:
+async def test_a_waiting_worker_is_notified_of_new_work(rig: Rig, worker: Worker) -> None:
     waiting = asyncio.ensure_future(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     await rig.submit(calls(1))
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_what_has_waited_a_minute_is_behind_nobody__SC_4(rig: Rig) -> None:
+async def test_a_task_that_has_waited_a_minute_comes_first__SC_4(rig: Rig) -> None:
     big = await rig.submit(calls(4), turn=100)
     rig.pass_time(59)
     assert (await rig.ledger.sweep()).aged == 0

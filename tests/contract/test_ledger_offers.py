@@ -1,4 +1,4 @@
-"""Offered tasks: told when they are queued, for a minute only for those who know their numbers, then for everybody."""
+"""Offered tasks: logged when they are queued, for a minute only claimed by number, then by any lease."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ on_postgres = pytest.mark.parametrize("rig", ["postgres"], indirect=True)
 @pytest.fixture(autouse=True)
 def offered(rig: Rig) -> None:
     """Loud calls are offered."""
-    states = rig.catalog.tells[LoudCall.kind] | {TaskState.READY}
-    rig.catalog.tells = {LoudCall.kind: states}
-    rig.catalog._told_states, rig.catalog.offered = states, frozenset({LoudCall.kind})
+    states = rig.catalog.logged_states[LoudCall.kind] | {TaskState.READY}
+    rig.catalog.logged_states = {LoudCall.kind: states}
+    rig.catalog._logged_states, rig.catalog.offered = states, frozenset({LoudCall.kind})
 
 
 def loud(*names: str, where: str = "api") -> list[Plan]:
@@ -39,7 +39,7 @@ async def submit(rig: Rig, plans: Sequence[Plan], **limits: int) -> UUID:
 
 
 async def told(rig: Rig) -> list[tuple[str, int]]:
-    """Keys and numbers of the tasks that the log says are queued."""
+    """Return keys and numbers of the tasks that are queued according to the log."""
     changes = [c for c in await rig.ledger.changes(0, 1_000) if c.kind == "task" and c.op == "queued"]
     numbers = [task_numbers(UUID(c.key)) for c in changes]
     return [(str((c.body or {})["key"]), n[1]) for c, n in zip(changes, numbers, strict=True) if n is not None]
@@ -54,7 +54,7 @@ async def joined(rig: Rig, lane: str = "api") -> Worker:
 
 
 async def claim(worker: Worker, tasks: Sequence[int], most: int = 100) -> list[Lease]:
-    """What a consumer of these messages leases; nothing else."""
+    """Lease only these tasks, as a consumer of their messages does."""
     wants = [Want(worker.lanes["api"], min(most, len(tasks)), tasks=tasks)]
     batch = await worker.rig.ledger.settle_and_lease(worker.session, [], wants)
     worker.rig.check()
@@ -62,7 +62,7 @@ async def claim(worker: Worker, tasks: Sequence[int], most: int = 100) -> list[L
 
 
 @on_postgres
-async def test_a_queued_task_is_told_and_claimed_by_its_number_once__RV_4(rig: Rig) -> None:
+async def test_a_queued_task_is_announced_and_claimed_by_its_number_once__RV_4(rig: Rig) -> None:
     job = await submit(rig, loud("a", "b"))
     assert [key for key, _ in await told(rig)] == ["a", "b"]
     worker = await joined(rig)

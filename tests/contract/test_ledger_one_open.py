@@ -10,7 +10,7 @@ import pytest
 from forager.core.ledger import NewJob
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.shared import job_creation, plan_encoding
+from forager.ledger.rules import jobs as rules_jobs
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, SoleCall
 
@@ -77,7 +77,7 @@ async def test_a_task_that_waits_for_its_time_is_due_as_soon_as_one_that_joins_i
     assert (due["b"], due["c"]) == (round(sooner.timestamp() * 1000), round(later.timestamp() * 1000))
 
 
-async def test_what_a_watch_or_a_task_adds_leaves_the_time_of_a_task_that_it_joins__PR_6(
+async def test_what_a_recheck_or_a_task_adds_leaves_the_time_of_a_task_that_it_joins__PR_6(
     rig: Rig, worker: Worker
 ) -> None:
     later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)
@@ -102,7 +102,7 @@ async def test_a_task_behind_a_predecessor_makes_nothing_due(rig: Rig) -> None:
     assert rig.tasks(job)["b"]["due"] == round(later.timestamp() * 1000)
 
 
-async def test_a_retry_keeps_its_delay_whoever_joins_it(rig: Rig, worker: Worker) -> None:
+async def test_a_retry_keeps_its_delay_when_another_task_joins_it(rig: Rig, worker: Worker) -> None:
     await rig.submit(sole("a"))
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.WAITING, wait=3_000.0, error="later")
@@ -165,8 +165,8 @@ async def test_again_joins_if_another_job_has_the_key_by_now(rig: Rig, worker: W
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """So that a handful of tasks is a big job."""
-    for module in (job_creation, plan_encoding):
+    """Make a handful of tasks a big job."""
+    for module in (rules_jobs, rules_jobs):
         monkeypatch.setattr(module, "IN_ONE_GO", 4)
         monkeypatch.setattr(module, "CHUNK", 2)
     return iter(())

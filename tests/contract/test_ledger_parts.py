@@ -3,7 +3,7 @@
 import pytest
 
 from forager.core.errors import Conflict, NotFound
-from forager.core.ledger import NewJob, Received
+from forager.core.ledger import NewJob, PartsReceived
 from forager.core.task import Plan
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, calls
@@ -20,11 +20,11 @@ async def test_a_job_in_parts_can_be_leased_after_the_last_one_and_ends_by_itsel
     opened = await rig.ledger.open_job(JOB)
     assert (opened.total, opened.is_open, opened.created) == (0, True, True)
     job = opened.job
-    assert await rig.ledger.add_part(job, 0, part(0, 3), more=True) == Received(job, 3, is_open=True)
+    assert await rig.ledger.add_part(job, 0, part(0, 3), more=True) == PartsReceived(job, 3, is_open=True)
     rig.check()
     assert await worker.lease() == []
     assert (rig.job(job)["state"], rig.job(job)["total"], rig.job(job)["queued"]) == ("planning", 3, 3)
-    assert await rig.ledger.add_part(job, 3, part(3, 2), more=False) == Received(job, 5, is_open=False)
+    assert await rig.ledger.add_part(job, 3, part(3, 2), more=False) == PartsReceived(job, 5, is_open=False)
     assert await worker.drain() == ["t000", "t001", "t002", "t003", "t004"]
     row = rig.job(job)
     assert (row["state"], row["total"], row["completed"], row["queued"]) == ("completed", 5, 5, 0)
@@ -37,7 +37,7 @@ async def test_a_part_that_comes_again_or_overlaps_adds_only_what_is_missing(rig
     again = await rig.ledger.add_part(job, 0, part(0, 4), more=True)
     overlapping = await rig.ledger.add_part(job, 2, part(2, 4), more=False)
     assert (again.total, overlapping.total) == (4, 6)
-    assert await rig.ledger.add_part(job, 2, part(2, 4), more=False) == Received(job, 6, is_open=False)
+    assert await rig.ledger.add_part(job, 2, part(2, 4), more=False) == PartsReceived(job, 6, is_open=False)
     assert len(await worker.drain()) == 6
     assert (await rig.ledger.add_part(job, 2, part(2, 4), more=False)).total == 6  # its answer may have been lost
 
@@ -50,7 +50,7 @@ async def test_equal_tasks_of_several_parts_count_once(rig: Rig, worker: Worker,
     assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
     assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
     last = [*part(0, 1), *part(2 * count, 1)]
-    whole = Received(job, 2 * count + 1, is_open=False)
+    whole = PartsReceived(job, 2 * count + 1, is_open=False)
     assert await rig.ledger.add_part(job, 2 * count, last, more=False) == whole
     assert await rig.ledger.add_part(job, 2 * count, last, more=False) == whole, "its answer may have been lost"
     rig.check()
@@ -74,7 +74,7 @@ async def test_a_late_part_is_refused_also_if_the_running_job_has_grown(rig: Rig
 async def test_a_part_that_leaves_a_gap_or_comes_too_late_is_refused(rig: Rig) -> None:
     job = (await rig.ledger.open_job(JOB)).job
     await rig.ledger.add_part(job, 0, part(0, 2), more=True)
-    with pytest.raises(Conflict, match=r"has 2 tasks so far; this part begins at 5. Send from 2"):
+    with pytest.raises(Conflict, match=r"has 2 tasks; this part begins at 5. Send from 2"):
         await rig.ledger.add_part(job, 5, part(5, 1), more=True)
     await rig.ledger.add_part(job, 2, part(2, 1), more=False)
     with pytest.raises(Conflict, match="sent whole, with 3 tasks"):
@@ -85,9 +85,9 @@ async def test_a_part_that_leaves_a_gap_or_comes_too_late_is_refused(rig: Rig) -
 async def test_a_job_that_is_opened_again_continues_where_it_stopped(rig: Rig, worker: Worker) -> None:
     job = (await rig.ledger.open_job(JOB)).job
     await rig.ledger.add_part(job, 0, part(0, 2), more=True)
-    assert await rig.ledger.open_job(JOB) == Received(job, 2, is_open=True)
+    assert await rig.ledger.open_job(JOB) == PartsReceived(job, 2, is_open=True)
     await rig.ledger.add_part(job, 2, part(2, 1), more=False)
-    assert await rig.ledger.open_job(JOB) == Received(job, 3, is_open=False)
+    assert await rig.ledger.open_job(JOB) == PartsReceived(job, 3, is_open=False)
     await worker.lease()
     rig.pass_time(2 * DAY)
     assert (await rig.ledger.open_job(JOB)).job == job  # its key outlives the day of other keys
@@ -113,7 +113,7 @@ async def test_a_whole_job_keeps_a_key_until_its_end_too(rig: Rig, worker: Worke
     assert (await rig.ledger.submit(JOB, calls(1))).created
 
 
-async def test_a_job_whose_sender_stays_away_is_removed_and_can_be_sent_anew(rig: Rig) -> None:
+async def test_a_job_whose_sender_stays_away_is_removed_and_can_be_sent_again(rig: Rig) -> None:
     job = (await rig.ledger.open_job(JOB)).job
     await rig.ledger.add_part(job, 0, part(0, 3), more=True)
     rig.pass_time(61)

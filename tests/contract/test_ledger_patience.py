@@ -4,7 +4,7 @@ import pytest
 
 from forager.core.ledger import Away, OwnedLane, Settlement
 from forager.core.states import TaskState
-from forager.ledger.shared.patience import SHARE
+from forager.ledger.rules.scheduling import SHARE
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import calls, chain
 
@@ -28,7 +28,9 @@ async def wait_in_vain(rig: Rig, worker: Worker, wait: float, patience: float | 
     return TaskState(rows[0]["state"]).name.lower()
 
 
-async def test_a_task_that_waits_in_vain_for_too_long_is_a_dead_letter_that_says_why(rig: Rig, worker: Worker) -> None:
+async def test_a_task_that_waits_too_long_without_an_attempt_is_a_dead_letter_with_the_reason(
+    rig: Rig, worker: Worker
+) -> None:
     job = (await rig.submit(calls(1))).job
     states = [await wait_in_vain(rig, worker, 6 * HOUR, DAY) for _ in range(5)]
     assert states == ["waiting"] * 4 + ["failed"]
@@ -133,7 +135,7 @@ async def test_a_late_settlement_that_waits_in_vain_leaves_no_trace(rig: Rig, wo
 
 
 @pytest.mark.parametrize("paused", [True, False])
-async def test_whoever_cannot_have_a_lane_is_told_why(rig: Rig, worker: Worker, paused: bool) -> None:
+async def test_a_refused_lane_request_returns_the_reason(rig: Rig, worker: Worker, paused: bool) -> None:
     other = await rig.worker("other")
     assert isinstance(await rig.ledger.take_lane(other.session, "site"), OwnedLane)
     if paused:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from forager.core.pipeline import DEFAULT_QUEUE
 from forager.core.task import Plan
+from forager.ledger.catalog import DEFAULT_QUEUE
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres import lanes as postgres_lanes
-from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
-from forager.ledger.side_tables.lane_queues import follow_declared
+from forager.ledger.rules.scheduling import SQLITE_HINT, free_by_queue
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite import lanes as sqlite_lanes
+from forager.ledger.tables.domains import follow_declared
 from tests.support.rig import LEASE, Rig, Worker
 from tests.support.rig_pipelines import DearCall, calls
 

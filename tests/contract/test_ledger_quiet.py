@@ -97,7 +97,7 @@ async def test_several_sightings_in_one_group_are_merged_in_their_order(rig: Rig
     assert (row["due"], row["every"], row["times_seen"], row["version"]) == (NOON_MS, 11, 6, 1)
 
 
-async def test_a_rename_keeps_quiet_fields_and_derives_anew(rig: Rig, worker: Worker) -> None:
+async def test_a_rename_keeps_quiet_fields_and_derives_the_others_again(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Item(uid="cid", title="Lamp", due=NOON))
     await _find(rig, worker, Item(uid="place", price=Decimal(5)))
     await _find(rig, worker, Item(uid="place", weak="cid"))

@@ -5,7 +5,7 @@ import pytest
 from forager.core.ledger import Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
-from forager.ledger.reports import Reports, Why
+from forager.ledger.reports import LedgerReports, Why
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import calls, chain
 
@@ -18,8 +18,8 @@ def why(rig: Rig, job: object, key: str) -> tuple[object, ...]:
 
 
 @pytest.fixture
-def reports(rig: Rig) -> Reports:
-    return Reports(rig.ledger.database, rig.catalog)
+def reports(rig: Rig) -> LedgerReports:
+    return LedgerReports(rig.ledger.database, rig.catalog)
 
 
 async def test_a_failure_keeps_its_reason_and_type_and_a_retry_clears_them(rig: Rig, worker: Worker) -> None:
@@ -31,7 +31,7 @@ async def test_a_failure_keeps_its_reason_and_type_and_a_retry_clears_them(rig: 
     assert why(rig, job, "t0") == (None, None, None)
 
 
-async def test_a_task_that_waits_for_a_retry_says_why(rig: Rig, worker: Worker) -> None:
+async def test_a_task_that_waits_for_a_retry_shows_the_reason(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.WAITING, wait=5.0, **TIMED_OUT)
@@ -66,7 +66,7 @@ async def test_a_skip_has_a_word_and_a_sentence_and_so_have_its_followers(rig: R
     assert why(rig, job, "t0") == ("not_wanted", "not_wanted", None)
 
 
-async def test_followers_of_a_failure_say_so_and_are_found_by_it(rig: Rig, worker: Worker) -> None:
+async def test_followers_of_a_failure_have_that_reason_and_are_found_by_it(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(chain("p1", "p2", "p3"))).job
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.FAILED, **TIMED_OUT)
@@ -99,7 +99,9 @@ async def test_a_task_that_kills_its_worker_is_crashed(rig: Rig) -> None:
     assert why(rig, job, "t0")[1:] == ("crashed", "internal")
 
 
-async def test_dead_letters_and_tasks_are_found_by_reason_and_type(rig: Rig, worker: Worker, reports: Reports) -> None:
+async def test_dead_letters_and_tasks_are_found_by_reason_and_type(
+    rig: Rig, worker: Worker, reports: LedgerReports
+) -> None:
     job = (await rig.submit(calls(4))).job
     ends = [("timed_out", "network"), ("timed_out", "network"), ("not_found", "http"), (None, "internal")]
     leases = await worker.lease()

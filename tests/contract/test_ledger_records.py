@@ -1,4 +1,4 @@
-"""Records and the change log: merged by natural key, told once per version, numbered densely."""
+"""Records and the change log: merged by natural key, logged once per version, numbered densely."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ async def test_a_change_carries_the_whole_known_value(rig: Rig, worker: Worker) 
     assert bodies[1]["open"] is True  # type: ignore[index]
 
 
-async def test_within_one_group_a_thing_is_told_once(rig: Rig, worker: Worker) -> None:
+async def test_within_one_group_a_record_changes_once(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Thing(uid="a", title="x"), Thing(uid="a", size=1), Thing(uid="b"))
     assert await _told(rig, "thing") == [("a", "new", 1), ("b", "new", 1)]
     assert rig.rows(Thing)["a"]["size"] == 1
@@ -62,7 +62,7 @@ async def test_the_first_in_a_job_wins_and_later_ones_count__PL_13(rig: Rig, wor
     assert await _told(rig, "seen") == [("a", "new", 1)]
 
 
-async def test_what_one_answer_says_twice_was_seen_twice(rig: Rig, worker: Worker) -> None:
+async def test_a_record_that_one_answer_contains_twice_was_seen_twice(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Seen(uid="a", note="page 0"), Seen(uid="b", note="page 0"), Seen(uid="a", note="page 1"))
     rows = rig.rows(Seen)
     assert (rows["a"]["note"], rows["a"]["times_seen"], rows["b"]["times_seen"]) == ("page 0", 2, 1)
@@ -90,7 +90,7 @@ async def test_a_weaker_name_becomes_an_alias_of_the_stronger__PL_13(rig: Rig, w
     assert await _told(rig, "thing") == [("cid", "new", 1), ("cid", "gone", 2), ("place", "changed", 2)]
 
 
-async def test_a_rename_is_told_even_if_nothing_else_changed__PL_13(rig: Rig, worker: Worker) -> None:
+async def test_a_rename_is_logged_even_if_nothing_else_changed__PL_13(rig: Rig, worker: Worker) -> None:
     """Whoever mirrors the log would keep the old name for ever."""
     await _find(rig, worker, Thing(uid="cid", weak=None))
     await _find(rig, worker, Thing(uid="place", weak="cid"))

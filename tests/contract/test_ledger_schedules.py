@@ -42,7 +42,7 @@ async def test_a_schedule_can_be_removed(rig: Rig) -> None:
         await rig.schedules.remove("nightly")
 
 
-async def test_a_paused_schedule_resumes_at_the_moment_it_is_told(rig: Rig) -> None:
+async def test_a_paused_schedule_resumes_at_the_given_time(rig: Rig) -> None:
     await rig.schedules.put(NIGHTLY)
     await rig.schedules.pause("nightly", paused=True)
     (paused,) = await rig.schedules.all()
@@ -68,7 +68,7 @@ async def test_of_many_that_fire_a_schedule_one_is_first(rig: Rig) -> None:
     assert (row.last_at, row.next_at, row.last_job, row.last_error) == (1_000, 2_000, job, None)
 
 
-async def test_a_schedule_that_failed_says_why_and_keeps_its_last_job(rig: Rig) -> None:
+async def test_a_failed_schedule_shows_the_reason_and_keeps_its_last_job(rig: Rig) -> None:
     await rig.schedules.put(NIGHTLY)
     job = uuid4()
     await rig.schedules.fired("nightly", at=1, next_at=2, job=job, error=None, expected=1_000)

@@ -22,7 +22,7 @@ async def _suspects(rig: Rig) -> tuple[Worker, Sequence[Lease]]:
     return worker, await worker.begin_suspects()
 
 
-async def test_a_session_that_beats_keeps_what_it_holds(rig: Rig, worker: Worker) -> None:
+async def test_a_session_with_heartbeats_keeps_its_leases(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(2))).job
     await worker.lease()
     for _ in range(4):
@@ -32,7 +32,7 @@ async def test_a_session_that_beats_keeps_what_it_holds(rig: Rig, worker: Worker
     assert rig.job(job)["running"] == 2
 
 
-async def test_a_session_that_does_not_beat_is_lost_and_told_so__PL_6(rig: Rig, worker: Worker) -> None:
+async def test_a_session_without_heartbeats_is_lost_and_notified__PL_6(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(2))
     await worker.lease()
     rig.pass_time(31)
@@ -220,7 +220,7 @@ async def test_the_dead_letter_of_a_killer_skips_its_followers__R14(rig: Rig, wo
     rig.check()
 
 
-async def test_suspects_of_a_paused_job_or_lane_hold_up_nobody(rig: Rig, worker: Worker) -> None:
+async def test_suspects_of_a_paused_job_or_lane_delay_no_other_task(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(2))).job
     await worker.lease()
     await _crash(rig)
@@ -303,7 +303,7 @@ async def test_a_lane_has_one_owner(rig: Rig) -> None:
     assert sorted(names) == ["api", "site"]
 
 
-async def test_a_session_takes_no_more_lanes_than_it_asks_for(rig: Rig) -> None:
+async def test_a_session_takes_no_more_lanes_than_it_requests(rig: Rig) -> None:
     await rig.submit([p for i in range(5) for p in calls(1, where=f"l{i}", prefix=f"l{i}-")])
     session = await rig.ledger.begin("s")
     assert len(await rig.ledger.take_lanes(session, 2)) == 2

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from forager.core.errors import Evidence
 from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
@@ -13,7 +15,7 @@ from tests.support.rig_pipelines import Call, Seen, Thing, calls, chain
 WEEK = 7 * 24 * 3600
 
 
-async def test_a_completed_task_says_what_it_cost_and_found_out(rig: Rig, worker: Worker) -> None:
+async def test_a_completed_task_has_its_cost_and_facts(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
     facts = {"api_status": 200, "api_ms": 812, "results_count": 0}
@@ -121,6 +123,17 @@ async def test_a_job_whose_budget_did_not_pay_for_its_first_task_has_failed(rig:
     assert (row["state"], row["completed"], row["failed"], row["skipped"]) == ("failed", 0, 0, 3)
 
 
+@pytest.mark.parametrize(("reason", "state"), [("robots", "failed"), ("not_wanted", "completed")])
+async def test_a_job_to_which_robots_txt_permitted_nothing_has_failed(
+    rig: Rig, worker: Worker, reason: str, state: str
+) -> None:
+    job = (await rig.submit(calls(3))).job
+    for lease in await worker.lease():
+        await worker.settle(lease, TaskState.SKIPPED, error="no", reason=reason)
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"], row["skipped"]) == (state, 0, 0, 3)
+
+
 async def test_a_retry_waits_and_counts_its_attempt__PL_9(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
@@ -179,7 +192,7 @@ async def test_children_join_the_job_once_each(rig: Rig, worker: Worker) -> None
     assert rig.job(job)["state"] == "completed"
 
 
-async def test_children_in_a_lane_that_nobody_owns_wake_it(rig: Rig, worker: Worker) -> None:
+async def test_children_in_a_lane_without_an_owner_wake_it(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
     await worker.settle(lease, tasks=calls(2, where="elsewhere", prefix="c"))
@@ -217,7 +230,7 @@ async def test_a_child_after_a_task_that_failed_is_skipped_with_its_own_follower
     assert rig.job(job)["state"] == "partially_completed"
 
 
-async def test_a_child_after_one_that_was_there_already_follows_that(rig: Rig, worker: Worker) -> None:
+async def test_a_child_after_an_existing_task_follows_that_one(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(2))).job
     one, two = await worker.lease()
     await worker.settle(one, tasks=[Plan(Call(name="t1")), Plan(Call(name="next"), after="t1")])
@@ -234,7 +247,7 @@ async def test_the_next_page_is_released_when_the_page_before_ends_well__PL_10(r
     assert rig.states(job)["p3"] == "held"
 
 
-async def test_a_follower_in_a_lane_that_nobody_owns_wakes_it(rig: Rig, worker: Worker) -> None:
+async def test_a_follower_in_a_lane_without_an_owner_wakes_it(rig: Rig, worker: Worker) -> None:
     await rig.submit([Plan(Call(name="a")), Plan(Call(name="b", where="elsewhere"), after="a")])
     (first,) = await worker.lease()
     await worker.settle(first)
@@ -253,7 +266,7 @@ async def test_a_short_page_skips_the_rest__PL_10(rig: Rig, worker: Worker) -> N
     assert rig.job(job)["state"] == "completed"
 
 
-async def test_a_key_that_holds_nul_is_followed_and_skipped_by_that_name(rig: Rig, worker: Worker) -> None:
+async def test_a_key_with_nul_is_followed_and_skipped_by_that_name(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(chain("a\x00", "b\x00", "c\x00"))).job
     (first,) = await worker.lease()
     batch = await worker.cycle([Settlement(first, TaskState.COMPLETED, skip=[Skip("c\x00", "enough")])], most=10)
@@ -333,7 +346,7 @@ async def test_a_mixed_group_is_settled_together(rig: Rig, worker: Worker) -> No
     assert sum(row["spent"] for row in total) == 12
 
 
-async def test_spending_is_told_by_hour_day_and_month__PL_11(rig: Rig, worker: Worker) -> None:
+async def test_spending_is_returned_by_hour_day_and_month__PL_11(rig: Rig, worker: Worker) -> None:
     await rig.submit([*calls(3), *calls(1, where="site", prefix="s")])
     for lease in await worker.lease():
         await worker.settle(lease, cost=4)
@@ -351,7 +364,7 @@ async def test_a_new_hour_a_new_day_and_a_new_month_start_at_nothing__PL_11(rig:
     month_before = today.replace(day=1) - timedelta(days=1)
 
     async def spend(cost: int) -> tuple[int, int, int]:
-        """What the lane had spent when it was taken; then so much more."""
+        """Return what the lane had spent when it was taken; then spend `cost` more."""
         await rig.submit(calls(1))
         (lane,) = await rig.ledger.take_lanes(worker.session, 9)
         worker.lanes = {lane.name: lane.id}

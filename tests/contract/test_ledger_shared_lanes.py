@@ -8,9 +8,9 @@ import pytest
 from forager.core.ledger import GivenLane, OwnedLane, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.reports import Reports
-from forager.ledger.side_tables.lane_queues import follow_declared
+from forager.ledger.reports import LedgerReports
 from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.tables.domains import follow_declared
 from tests.support.rig import LEASE, Rig, Worker
 from tests.support.rig_pipelines import Call, calls
 
@@ -35,7 +35,7 @@ async def leave(worker: Worker, name: str = "api") -> None:
     await worker.rig.ledger.give_lanes(worker.session, {worker.lanes.pop(name): GivenLane()})
 
 
-async def test_it_is_given_to_all_that_ask_and_each_task_to_one_of_them__RV_5(rig: Rig) -> None:
+async def test_a_shared_lane_is_given_to_all_sessions_and_each_task_to_one_of_them__RV_5(rig: Rig) -> None:
     job = (await rig.submit(calls(40))).job
     three = await workers(rig, 3)
     took = [await worker.take_lanes() for worker in three]
@@ -126,7 +126,7 @@ async def test_it_waits_for_a_worker_while_no_session_serves_its_queue(rig: Rig)
     await rig.submit(calls(2, where="each:1"))
 
     async def waiting() -> dict[str, int]:
-        load = await Reports(rig.ledger.database, rig.catalog).waiting_by_queue(await rig.ledger.now_ms())
+        load = await LedgerReports(rig.ledger.database, rig.catalog).waiting_by_queue(await rig.ledger.now_ms())
         return {queue: each.lanes for queue, each in load.items()}
 
     red = await rig.ledger.begin("red", ["red"])

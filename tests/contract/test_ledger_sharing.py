@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from forager.core.ledger import GivenLane
 from tests.support.rig import LEASE, Rig, Worker
 from tests.support.rig_pipelines import calls
@@ -11,13 +11,13 @@ PLENTY = 100
 
 
 async def with_lanes(rig: Rig, count: int, *, first: int = 0) -> None:
-    """So many lanes with work."""
+    """Create `count` lanes with work."""
     for number in range(first, first + count):
         await rig.submit(calls(2, where=f"lane{number}", prefix=f"{number}/"))
 
 
 async def session(rig: Rig, *, wants: int = 0) -> Worker:
-    """One that has no lanes yet and could use so many."""
+    """Return a session without lanes that could use `wants` of them."""
     worker = Worker(rig, await rig.ledger.begin("worker"))
     assert await rig.ledger.beat(worker.session, {}, wants)
     return worker
@@ -35,7 +35,7 @@ async def test_a_session_alone_has_all_lanes_and_none_too_many(rig: Rig) -> None
     assert sum((await rig.ledger.surplus(first.session)).values()) == 0
 
 
-async def test_while_no_other_session_wants_lanes_none_is_too_many(rig: Rig) -> None:
+async def test_while_no_other_session_wants_lanes_there_is_no_surplus(rig: Rig) -> None:
     await with_lanes(rig, 8)
     first, _ = await session(rig, wants=PLENTY), await session(rig, wants=0)
     await first.take_lanes()
@@ -44,7 +44,7 @@ async def test_while_no_other_session_wants_lanes_none_is_too_many(rig: Rig) -> 
     assert len(await first.take_lanes()) == 2
 
 
-async def test_a_session_that_joins_and_wants_lanes_gets_its_half_and_the_first_takes_none_of_it_back(rig: Rig) -> None:
+async def test_a_joining_session_that_wants_lanes_gets_its_half_and_the_first_takes_none_of_it_back(rig: Rig) -> None:
     await with_lanes(rig, 8)
     first = await session(rig, wants=PLENTY)
     await first.take_lanes()
@@ -79,7 +79,7 @@ async def test_who_could_use_only_few_leaves_the_rest_to_the_others(rig: Rig) ->
     assert sum((await rig.ledger.surplus(first.session)).values()) == 2
 
 
-async def test_the_wants_of_a_session_whose_lease_has_passed_do_not_count(rig: Rig) -> None:
+async def test_the_wants_of_an_expired_session_do_not_count(rig: Rig) -> None:
     await with_lanes(rig, 8)
     await session(rig, wants=PLENTY)
     rig.pass_time(LEASE + 1)
@@ -88,7 +88,7 @@ async def test_the_wants_of_a_session_whose_lease_has_passed_do_not_count(rig: R
     assert sum((await rig.ledger.surplus(first.session)).values()) == 0
 
 
-async def test_a_session_that_has_enough_says_so_and_nothing_is_kept_for_it(rig: Rig) -> None:
+async def test_a_session_that_has_enough_reports_that_and_nothing_is_reserved_for_it(rig: Rig) -> None:
     first, second = await session(rig, wants=PLENTY), await session(rig, wants=PLENTY)
     await with_lanes(rig, 8)
     assert len(await first.take_lanes()) == 4
@@ -107,7 +107,7 @@ async def test_the_lane_of_a_sink_is_no_part_of_what_is_shared(rig: Rig) -> None
     assert sum((await rig.ledger.surplus(first.session)).values()) == 0
 
 
-async def test_a_beat_tells_the_time_of_the_store_and_a_lost_session_nothing(rig: Rig) -> None:
+async def test_a_heartbeat_returns_the_time_of_the_store_and_nothing_for_a_lost_session(rig: Rig) -> None:
     first = await session(rig)
     told = await rig.ledger.beat(first.session, {}, 3)
     assert told is not None

@@ -1,4 +1,4 @@
-"""Submitting: whole or not at all, once per Idempotency-Key, big jobs in chunks that nobody can lease early."""
+"""Submitting: whole or not at all, once per Idempotency-Key, big jobs in chunks that cannot be leased early."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.shared import plan_encoding
+from forager.ledger.rules import jobs
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Call, calls, chain
-from tests.support.together import place_faults
+from tests.support.same_commit import place_faults
 
 BIG = 20_500
 DAY = 24 * 3600
@@ -148,7 +148,7 @@ async def test_a_repeat_of_a_big_job_that_is_being_written_gets_its_whole_size__
     assert (repeat.job, repeat.total, repeat.created) == (first.job, BIG, False)
 
 
-async def test_a_key_planned_twice_far_apart_holds_nobody_up(rig: Rig, worker: Worker) -> None:
+async def test_a_key_planned_twice_far_apart_delays_no_other_task(rig: Rig, worker: Worker) -> None:
     """The repeated task is the first one; what comes after it comes after that."""
     plans = [*calls(BIG), Plan(Call(name="t0")), Plan(Call(name="last"), after="t0")]
     submitted = await rig.submit(plans)
@@ -162,7 +162,7 @@ async def test_pages_wait_for_the_page_before__PL_10(rig: Rig) -> None:
     assert rig.states(submitted.job) == {"p1": "ready", "p2": "held", "p3": "held"}
 
 
-async def test_hosts_of_one_domain_share_its_lane_once_a_rule_says_so(rig: Rig) -> None:
+async def test_hosts_of_one_domain_share_its_lane_once_a_rule_sets_that(rig: Rig) -> None:
     await rig.submit([Plan(Call(name="before", where="www.example.com"))])
     rig.catalog.name_lanes_by(lambda name: "example.com" if name.endswith("example.com") else name)
     await rig.submit([Plan(Call(name=where, where=where)) for where in ("www.example.com", "m.example.com", "api")])
@@ -212,7 +212,7 @@ async def test_a_job_is_refused_when_as_many_wait_as_may_whatever_their_tasks(ri
         await rig.submit(calls(1), most_waiting_jobs=3)
 
 
-async def test_a_paused_job_that_never_began_waits_and_one_that_ended_does_not(rig: Rig) -> None:
+async def test_a_paused_job_that_never_began_waits_and_an_ended_one_does_not(rig: Rig) -> None:
     paused, gone = [(await rig.submit(calls(1), most_waiting_jobs=2)).job for _ in range(2)]
     await rig.ledger.pause(paused)
     with pytest.raises(Busy):
@@ -229,7 +229,7 @@ async def test_of_twenty_jobs_at_once_no_more_wait_than_may(rig: Rig) -> None:
 
 
 class LateAfter:
-    """Lets a minute pass after so many chunks."""
+    """Lets a minute pass after this number of chunks."""
 
     def __init__(self, rig: Rig, chunks: int) -> None:
         self._rig = rig
@@ -247,8 +247,8 @@ async def test_a_submission_that_stood_still_is_given_up(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, chunks: int
 ) -> None:
     """In the middle, or when only its opening was left: the sweep may be removing it already."""
-    monkeypatch.setattr(plan_encoding, "CHUNK", 4)
-    monkeypatch.setattr(plan_encoding, "IN_ONE_GO", 8)
+    monkeypatch.setattr(jobs, "CHUNK", 4)
+    monkeypatch.setattr(jobs, "IN_ONE_GO", 8)
     LateAfter(rig, chunks)
     with pytest.raises(Conflict, match="stood still"):
         await rig.ledger.submit(NewJob("rig", {"name": "big"}), calls(12))

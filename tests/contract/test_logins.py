@@ -1,4 +1,4 @@
-"""Pages asked with somebody's log-in: it goes to the site that it belongs to, by HTTP and by browser, nowhere else."""
+"""Pages requested with a login: it is sent to its own site only, by HTTP and by browser."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,10 +12,9 @@ from forager.core.clock import SystemClock
 from forager.core.errors import CredentialsMissing
 from forager.core.http import Cookie, LoginRef, Request, Response
 from forager.core.secret import Secret
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.credentials import SERVICE_KEY, CredentialClient
-from forager.fetch.fetcher import Fetcher
-from forager.fetch.logins import Logins, cookies_of
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import Fetcher, HttpFetcher
+from forager.fetch.logins import SERVICE_KEY, CredentialClient, Logins, cookies_of
 from forager.sandbox.credentials import CredentialBackend
 from tests.support.clock import FakeClock
 from tests.support.origin import Origin, Seen, reply
@@ -60,7 +59,7 @@ async def desk(answer: Any = None, allow: Sequence[str] = ()) -> AsyncIterator[D
         await http.close()
 
 
-async def test_a_page_of_the_logins_own_site_is_asked_with_it__SC_12() -> None:
+async def test_a_page_of_the_logins_own_site_is_requested_with_it__SC_12() -> None:
     async with desk(allow=["www.site.test"]) as at:
         at.keep(cookie(".site.test"), cookie("site.test", name="lang", value="en"), cookie("other.test", name="no"))
         await at.fetch(Request(at.origin.url("/in/ada", "www.site.test"), login=LOGIN))
@@ -68,14 +67,14 @@ async def test_a_page_of_the_logins_own_site_is_asked_with_it__SC_12() -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.test", "site.test.evil.test", "notsite.test", "test"])
-async def test_a_page_of_any_other_site_is_asked_as_nobody__S7(host: str) -> None:
+async def test_a_page_of_any_other_site_is_requested_anonymously__S7(host: str) -> None:
     async with desk(allow=[host]) as at:
         at.keep(cookie("site.test"))
         await at.fetch(Request(at.origin.url("/", host), login=LOGIN))
         assert at.cookies() == [(host, None)]
 
 
-async def test_without_tls_only_a_cookie_that_says_it_may_is_sent__S7() -> None:
+async def test_without_tls_only_a_cookie_that_allows_it_is_sent__S7() -> None:
     async with desk(allow=["site.test"]) as at:
         at.keep({"name": "li_at", "value": CANARY, "domain": "site.test"})
         await at.fetch(Request(at.origin.url("/", "site.test"), login=LOGIN))
@@ -96,7 +95,7 @@ async def test_a_redirect_takes_the_login_along_within_its_domain_and_leaves_it_
         assert at.cookies() == [("site.test", sent), ("www.site.test", sent), ("evil.test", None)]
 
 
-async def test_without_a_backend_a_page_is_asked_as_nobody() -> None:
+async def test_without_a_backend_a_page_is_requested_anonymously() -> None:
     async with desk(allow=["site.test"]) as at:
         alone = Fetcher(at.fetch._http, at.fetch._browser)
         await alone(Request(at.origin.url("/", "site.test"), login=LOGIN))
@@ -104,7 +103,7 @@ async def test_without_a_backend_a_page_is_asked_as_nobody() -> None:
 
 
 @pytest.mark.parametrize("statuses", [(404,), (500,) * 4, (0,) * 4])
-async def test_a_login_that_cannot_be_had_fails_the_page_and_nothing_is_sent__SC_12(statuses: tuple[int, ...]) -> None:
+async def test_an_unavailable_login_fails_the_page_and_nothing_is_sent__SC_12(statuses: tuple[int, ...]) -> None:
     async with desk(allow=["site.test"]) as at:
         at.backend.fail(*statuses)
         with pytest.raises(CredentialsMissing):
@@ -129,7 +128,7 @@ async def test_a_login_that_cannot_be_had_fails_the_page_and_nothing_is_sent__SC
         {"cookies": [None]},
     ],
 )
-async def test_a_login_that_says_not_where_it_belongs_or_is_no_cookie_is_refused_without_being_shown__S8(
+async def test_a_login_without_a_site_or_cookie_is_refused_without_being_shown__S8(
     kept: dict[str, Any],
 ) -> None:
     async with desk() as at:

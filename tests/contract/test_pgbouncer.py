@@ -11,16 +11,16 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forager.app import open_app
-from forager.cli.checks import examine
-from forager.config import new_settings
+from forager.app.checks import examine
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.errors import Rejected, StoreUnavailable
 from forager.core.ledger import NewJob, Submitted
-from forager.kit.cli.finding import Finding
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import PostgresLedger
+from forager.ledger.schema.connect import in_schema
 from forager.ledger.schema.migrate import create_postgres
-from forager.ledger.schema.search_path import in_schema
+from forager.sdk.feature import Finding
 from tests.contract.test_ledger_append import test_many_who_add_together_make_one_job_and_each_task_once
 from tests.contract.test_ledger_control import test_retry_queues_the_failed_and_holds_their_followers_trap_5__PL_12
 from tests.contract.test_ledger_lease import (
@@ -28,6 +28,7 @@ from tests.contract.test_ledger_lease import (
     test_jobs_take_turns_even_one_task_at_a_time__PL_7,
     test_many_leases_at_once_never_share_a_task__PL_6,
 )
+from tests.contract.test_ledger_rechecks import test_many_who_dispatch_at_once_make_one_task_of_each_record
 from tests.contract.test_ledger_records import (
     test_change_numbers_are_dense_and_in_order_under_load_trap_1,
     test_odd_text_is_stored_as_it_is,
@@ -46,7 +47,6 @@ from tests.contract.test_ledger_submit import (
     test_a_plan_that_fails_in_the_middle_of_a_big_job_leaves_nothing__PL_3,
     test_twenty_submissions_at_once_with_one_key_make_one_job__PL_3,
 )
-from tests.contract.test_ledger_watches import test_many_who_dispatch_at_once_make_one_task_of_each_record
 from tests.support.acts import acts, many
 from tests.support.engine import open_postgres
 from tests.support.pgbouncer import PgBouncer, every_ledger_behind
@@ -74,7 +74,7 @@ SLICE = (
 )
 """Collected here a second time, with the `rig` of this file."""
 
-# What the last client left on a server: settings that a transaction has set, and statements with a name.
+# State that the last client left on a server: settings of a transaction, and named statements.
 LEFT_BEHIND = """
 SELECT (SELECT count(*) FROM pg_prepared_statements) AS statements, current_setting('enable_seqscan') AS seqscan,
   current_setting('search_path') AS path, pg_backend_pid() AS server
@@ -95,7 +95,7 @@ async def rig(postgres: Postgres, postgres_template: str, pgbouncer: PgBouncer) 
     postgres.drop_database(url)
 
 
-async def test_a_process_that_does_not_know_of_its_pooler_is_refused_with_the_remedy(
+async def test_a_process_without_the_pooler_setting_is_refused_with_the_remedy(
     tmp_path: Path, postgres_url: str, pgbouncer: PgBouncer
 ) -> None:
     url = pgbouncer.through(postgres_url)

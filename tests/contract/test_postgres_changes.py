@@ -13,7 +13,7 @@ import pytest
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
 from forager.ledger.postgres.changes import write_changes
-from forager.ledger.shared.changelog import NewChange
+from forager.ledger.rules.changes import NewChange
 from tests.support.rig import Rig, postgres_rig
 from tests.support.rig_pipelines import Thing, calls, catalog
 from tests.support.schema_templates import create_schema

@@ -16,10 +16,10 @@ from forager.core.pipeline import JobLimits
 from forager.core.record import Record
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.postgres.submission import SHARED
-from forager.ledger.shared.job_creation import IN_ONE_GO
+from forager.ledger.postgres.submit import SHARED
+from forager.ledger.rules.jobs import IN_ONE_GO
 from tests.support.rig import Rig, postgres_rig
-from tests.support.rig_pipelines import WATCH, Call, Item, Seen, Thing, calls
+from tests.support.rig_pipelines import RECHECK, Call, Item, Seen, Thing, calls
 
 WORKERS = 4
 LANES = 8
@@ -27,7 +27,7 @@ JOBS = 60
 TASKS = 30
 MEDDLINGS = 120
 THINGS = 40
-"""So few that every group meets those of the others."""
+"""Few enough that every group meets the records of the others."""
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -92,7 +92,7 @@ async def _do(rig: Rig, verb: str, job: Any) -> None:
         case "sweep":
             await rig.ledger.sweep()
         case "dispatch":
-            await rig.ledger.dispatch("rig", WATCH)
+            await rig.ledger.dispatch("rig", RECHECK)
         case _:
             await getattr(rig.ledger, verb)(job)
 
@@ -122,7 +122,7 @@ async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[s
         pytest.param(["retry", "cancel", "sweep", "dispatch"], id="retry-cancel"),
     ],
 )
-async def test_turns_submissions_watches_and_meddling_together_make_no_deadlock_trap_10(
+async def test_turns_submissions_rechecks_and_meddling_together_make_no_deadlock_trap_10(
     postgres_url: str, verbs: list[str]
 ) -> None:
     rigs = [await postgres_rig(postgres_url, create=first) for first in (True, False)]

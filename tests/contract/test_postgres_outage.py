@@ -1,4 +1,4 @@
-"""PostgreSQL dies in the middle of a job: our errors say so, nothing is lost, and work goes on by itself."""
+"""PostgreSQL dies in the middle of a job: our errors name the cause, nothing is lost, and work continues by itself."""
 
 import asyncio
 import random

@@ -28,7 +28,7 @@ async def quiet_rig(url: str, *, create: bool) -> tuple[Rig, Worker]:
 
 
 async def lease_all(worker: Worker, count: int) -> list[float]:
-    """Lease so many in batches, settle them; how long each lease took."""
+    """Lease `count` tasks in batches and settle them. Returns the duration of each lease."""
     await worker.take_lanes()
     took = []
     while count > 0:
@@ -47,14 +47,14 @@ async def close(rig: Rig, worker: Worker) -> None:
 
 
 async def statements_of(db: Any) -> list[tuple[str, int]]:
-    """What a connection has prepared about the big tables, with the number of values."""
+    """Return the statements that a connection has prepared for the big tables, with the number of values."""
     rows = await db.fetch("SELECT statement, cardinality(parameter_types) AS n FROM pg_prepared_statements")
     about = re.compile(rf"\b({'|'.join(BIG)})\b")
     return [(row["statement"], row["n"]) for row in rows if about.search(row["statement"])]
 
 
 async def walks(db: Any, statements: list[tuple[str, int]]) -> list[str]:
-    """Where their plans read a whole table: all of them are made anew, for values that are not known."""
+    """Return the plans that read a whole table. All plans are made again, for unknown values."""
     found: list[str] = []
     for number, (sql, values) in enumerate(statements):
         await db.execute(f"PREPARE p{number} AS {sql}")

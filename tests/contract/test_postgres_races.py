@@ -28,7 +28,7 @@ async def test_eight_processes_that_pass_lanes_around_hold_no_task_twice_and_ski
     rig = await postgres_rig(postgres_url)
     plans = (Plan(Call(name=str(i), where=f"lane{i % LANES}")) for i in range(tasks))
     job = await rig.ledger.submit(NewJob("rig", {}), plans)
-    command = ["-m", "tests.support.claimer", postgres_url, str(tmp_path), str(PROCESSES)]
+    command = ["-m", "tests.support.claim_process", postgres_url, str(tmp_path), str(PROCESSES)]
     claimers = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT)
     failed = await claimers.wait()
     held = [(tmp_path / str(number)).read_text().split() for number in range(PROCESSES)]

@@ -1,4 +1,4 @@
-"""What PostgreSQL cannot store as it came: it must harm nobody, least of all what is settled beside it."""
+"""Text that PostgreSQL cannot store unchanged: it must harm nothing, least of all other settlements of its group."""
 
 from collections.abc import AsyncIterator
 
@@ -49,7 +49,7 @@ async def test_a_number_too_big_for_its_column_is_no_outage(rig: Rig) -> None:
     assert not isinstance(refused.value, StoreUnavailable)
 
 
-async def test_a_thing_seen_twice_with_a_nul_is_told_of_once(rig: Rig) -> None:
+async def test_a_record_seen_twice_with_a_nul_changes_once(rig: Rig) -> None:
     await rig.submit(calls(2))
     worker = await rig.worker()
 

@@ -8,7 +8,7 @@ import asyncpg
 from forager.core.ledger import GivenLane, NewJob
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.submit import create_whole
-from forager.ledger.shared.plan_encoding import Whole, encode
+from forager.ledger.rules.jobs import Whole, encode
 from tests.support.rig import Rig, Worker, postgres_rig
 from tests.support.rig_pipelines import calls, catalog
 
@@ -86,7 +86,7 @@ async def test_control_a_lane_put_to_sleep_without_the_lock_sleeps_on_work_until
     await _close(rig, submitter, naive)
 
 
-async def test_new_work_is_heard_of_in_another_process_at_once(postgres_url: str) -> None:
+async def test_another_process_is_notified_of_new_work_at_once(postgres_url: str) -> None:
     rig = await postgres_rig(postgres_url)
     other = await postgres_rig(postgres_url, create=False)
     await other.ledger.work_arrived(5)  # the listener stands

@@ -1,4 +1,4 @@
-"""What a power cut leaves: a manifest appears only when everything that it names is on disk, and nothing leaves the
+"""The state after a power cut: a manifest appears only when everything it names is on disk, and nothing leaves the
 ledger before its file is.
 
 The disk is observed at its system calls. Content is on disk once its file was synced, a name once its folder was. What
@@ -22,10 +22,9 @@ from forager.core.clock import SystemClock
 from forager.core.sink import SinkRow
 from forager.core.states import TaskState
 from forager.engine.archive import Archiver
-from forager.ledger.side_tables.archives import ArchiveTable
-from forager.sinks.files.formats import json_lines
+from forager.ledger.tables.pages import ArchiveTable
+from forager.sinks.files.manifest import json_lines
 from forager.sinks.files.sink import FilesSink
-from forager.sinks.jsonl import JsonlSink
 from forager.storage.folder import Folder
 from tests.support.rig import Rig
 from tests.support.rig_pipelines import Thing, calls
@@ -34,12 +33,12 @@ HALF_A_YEAR = 180 * 86_400.0
 
 
 class Disk:
-    """What is on disk below a folder, by the system calls of this process."""
+    """The contents on disk below a folder, by the system calls of this process."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._synced: dict[int, bytes] = {}
-        """By number of a file (inode): its content when it was synced last."""
+        """Content of each file (by inode) when it was last synced."""
         self._names = {root}
         """Paths whose names are on disk."""
         self.appeared: dict[Path, dict[Path, bytes]] = {}
@@ -168,22 +167,6 @@ async def test_a_build_whose_manifest_comes_before_its_data_is_found_out(
         await write_files(disk, broken(tmp_path / "files"))
         with pytest.raises(AssertionError):
             check_files(disk, tmp_path / "files")
-
-
-async def test_the_manifest_of_the_growing_log_counts_only_lines_that_are_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "log"
-    with power_may_fail(folder, monkeypatch) as disk:
-        sink = JsonlSink(folder, part_bytes=2_000)
-        for first in range(1, 40, 7):
-            await sink.write([change(number) for number in range(first, first + 7)])
-            manifest = folder / "manifest.json"
-            for part in json.loads(manifest.read_bytes())["parts"]:
-                there = disk.appeared[manifest].get(folder / part["name"], b"")
-                assert len(there) >= part["bytes"], f"{part['name']} was not on disk"
-            assert disk.content()[manifest] == manifest.read_bytes()
-        assert len(list(folder.glob("part-*"))) > 1
 
 
 class WhenRemoved:

@@ -1,4 +1,4 @@
-"""A check is one real connection: it tells what works, what does not, and why, and shows no password."""
+"""A check is one real connection: it reports what works, what does not, and why, and shows no password."""
 
 import asyncio
 import ssl
@@ -10,8 +10,9 @@ import pytest
 from forager.core.clock import SystemClock
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.core.secret import Secret
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.proxy_check import NOWHERE, Checked, ProxyCheck
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.proxies.check import NOWHERE, ProxyCheck, ProxyCheckResult
 from tests.support.origin import PEM, Origin
 from tests.support.proxy import LittleProxy
 
@@ -24,7 +25,7 @@ def checker(*allow: str, seconds: float = 5.0) -> ProxyCheck:
     return ProxyCheck(EgressGuard(allow), SystemClock(), seconds=seconds, tls=tls)
 
 
-def silent(found: Checked) -> bool:
+def silent(found: ProxyCheckResult) -> bool:
     return "canary" not in repr(found)
 
 
@@ -38,7 +39,7 @@ async def test_a_proxy_that_answers_passes_with_its_latency__SC_9(protocol: Prox
 
 
 @pytest.mark.parametrize("protocol", ["http", "https", "socks5"])
-async def test_a_proxy_is_asked_whether_it_takes_the_password__SC_9(protocol: ProxyProtocol) -> None:
+async def test_the_check_finds_whether_a_proxy_accepts_the_password__SC_9(protocol: ProxyProtocol) -> None:
     async with LittleProxy(protocol, user=USER, password=PASSWORD) as proxy:
         check = checker(proxy.address)
         right = await check(1, proxy.endpoint(user=USER, password=PASSWORD))
@@ -47,7 +48,7 @@ async def test_a_proxy_is_asked_whether_it_takes_the_password__SC_9(protocol: Pr
     status = "" if protocol == "socks5" else " (407)"
     assert (right.passed, right.reason) == (True, None)
     assert (wrong.passed, wrong.reason) == (False, f"it does not accept the user and password{status}")
-    assert (none.passed, none.reason) == (False, f"it wants a user name and password{status}")
+    assert (none.passed, none.reason) == (False, f"it requires a user name and password{status}")
     assert silent(wrong)
     assert {*proxy.asked} <= {NOWHERE}  # nobody else was asked for anything
 
@@ -64,7 +65,7 @@ async def test_a_proxy_is_asked_whether_it_takes_the_password__SC_9(protocol: Pr
         (b"HTTP", False, "hung up"),
     ],
 )
-async def test_what_an_http_proxy_says_of_a_name_that_leads_nowhere(said: bytes, passed: bool, reason: str) -> None:
+async def test_the_answer_of_an_http_proxy_for_an_unknown_name(said: bytes, passed: bool, reason: str) -> None:
     async with LittleProxy("http", refusal=said) as proxy:
         found = await checker(proxy.address)(1, proxy.endpoint(user=USER, password=PASSWORD))
     assert found.passed is passed
@@ -72,14 +73,14 @@ async def test_what_an_http_proxy_says_of_a_name_that_leads_nowhere(said: bytes,
     assert silent(found)
 
 
-async def test_what_socks5_cannot_carry_is_said() -> None:
+async def test_options_that_socks5_does_not_support_are_reported() -> None:
     async with LittleProxy("socks5", user=USER, password=PASSWORD) as proxy:
         found = await checker(proxy.address)(1, proxy.endpoint(user="u" * 256, password=PASSWORD))
     assert not found.passed
     assert "255 bytes" in (found.reason or "")
 
 
-async def test_a_proxy_that_is_not_there_or_says_nothing_fails_with_the_reason() -> None:
+async def test_a_proxy_that_is_away_or_does_not_answer_fails_with_the_reason() -> None:
     async with LittleProxy() as proxy:
         gone = proxy.endpoint()
     found = await checker(proxy.address)(1, gone)
@@ -129,7 +130,7 @@ async def test_a_name_that_leads_inside_is_refused__S3() -> None:
         (503, {"country": "DE"}, False, None),
     ],
 )
-async def test_a_check_url_is_asked_through_the_proxy_and_may_tell_the_country__SC_9(
+async def test_a_check_url_is_requested_through_the_proxy_and_may_return_the_country__SC_9(
     status: int, body: object, passed: bool, region: str | None
 ) -> None:
     said = orjson.dumps(body)

@@ -13,8 +13,9 @@ from forager.core.errors import ForagerError
 from forager.core.http import Request, SecretRef
 from forager.core.proxies import ProxyProtocol
 from forager.core.secret import Secret
-from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.browser.gate import Gate
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from tests.support.gate import Client, get, signature
 from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
@@ -53,7 +54,7 @@ class World:
         }[change]
 
     def leaks(self) -> list[str]:
-        """Where a proxy's credentials turned up although they are not for there."""
+        """Return where a proxy's credentials turned up although they do not belong there."""
         found = []
         for n, owner in enumerate(self.proxies):
             marks = marks_of(owner)

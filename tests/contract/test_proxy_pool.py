@@ -9,8 +9,8 @@ import pytest
 
 from forager.core.database import Database, Row
 from forager.core.errors import ProxyFailed, Rejected, StoreUnavailable
-from forager.fetch.proxies import given_proxies
-from forager.ledger.side_tables.proxies import ProxyTable
+from forager.fetch.proxies.pool import given_proxies
+from forager.ledger.tables.proxies import ProxyTable
 from forager.secrets.sealing import sealer_for
 from tests.support.clock import FakeClock
 from tests.support.proxies import CANARY_ADDRESS, DecidedCheck, endpoint, pool_on, table_on
@@ -32,7 +32,7 @@ async def test_no_proxies_is_a_valid_set_up__SC_9(table: ProxyTable) -> None:
     assert (len(pool), pool.usable) == (0, 0)
 
 
-async def test_what_one_process_finds_the_others_know_after_their_next_look(table: ProxyTable) -> None:
+async def test_results_of_one_process_reach_the_others_at_their_next_refresh(table: ProxyTable) -> None:
     clock, check = FakeClock(), DecidedCheck()
     one, other = await pool_on(table, clock, check), await pool_on(table, clock, check)
     proxy = (await one.add(CANARY_ADDRESS)).id
@@ -218,7 +218,7 @@ def test_settings_and_file_together_name_proxies_and_their_mistakes(tmp_path: Pa
 
 
 class Flaky:
-    """A real database that can be away, or do what it is told and answer late."""
+    """A real database that can be away, or carry out a write and answer late."""
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner

@@ -7,9 +7,9 @@ import pytest
 
 from forager.core.errors import Conflict, NotFound, SealBroken
 from forager.core.proxies import ProxyEndpoint, ProxyUse
-from forager.fetch.endpoint import parse_endpoint
-from forager.ledger.schema.new_store import SHARED
-from forager.ledger.side_tables.proxies import SEALED, TABLE, ProxyTable
+from forager.fetch.proxies.tunnel import parse_endpoint
+from forager.ledger.schema.tables import SHARED
+from forager.ledger.tables.proxies import SEALED, TABLE, ProxyTable
 from tests.support.proxies import CANARIES, CANARY_ADDRESS, endpoint, table_on
 from tests.support.rig import Rig
 
@@ -151,7 +151,7 @@ async def test_a_sealed_text_in_another_place_and_a_changed_address_are_refused_
     assert len(await table.list()) == 2
 
 
-def test_every_encrypted_column_of_the_schema_is_one_that_a_change_of_keys_seals_anew__S9() -> None:
+def test_a_change_of_keys_seals_every_encrypted_column_of_the_schema_again__S9() -> None:
     encrypted = {
         (name, column.name)
         for part in SHARED
@@ -159,7 +159,7 @@ def test_every_encrypted_column_of_the_schema_is_one_that_a_change_of_keys_seals
         for column in made.columns
         if column.comment and "encrypted" in column.comment
     }
-    assert encrypted == {*((TABLE, name) for name in SEALED), ("job_secrets", "sealed")}
+    assert encrypted == {*((TABLE, name) for name in SEALED), ("job_secrets", "sealed"), ("vault", "sealed")}
 
 
 async def test_an_endpoint_without_secrets_is_kept_as_it_is(table: ProxyTable) -> None:

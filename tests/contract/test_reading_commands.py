@@ -21,7 +21,7 @@ def database(postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
     return postgres_url
 
 
-def test_a_command_that_reads_creates_no_tables_and_says_how_to(
+def test_a_reading_command_creates_no_tables_and_names_the_remedy(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in (("jobs", "list"), ("export", "place"), ("lanes", "show", "serper")):

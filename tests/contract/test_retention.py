@@ -8,14 +8,14 @@ import pytest
 from forager.core.errors import Evidence, NotFound
 from forager.core.ledger import Extras, NewJob, Settlement, Tried
 from forager.core.outcome import Reject
-from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
-from forager.engine.prune import LANE, prune_once
-from forager.ledger.postgres import prune as postgres_prune
-from forager.ledger.reports import Reports
-from forager.ledger.shared import retention
-from forager.ledger.side_tables.sinks import SinkTable
-from forager.ledger.sqlite import prune as sqlite_prune
+from forager.core.upkeep import Keep, Pruned
+from forager.engine.upkeep import LANE, prune_once
+from forager.ledger.postgres import upkeep as postgres_upkeep
+from forager.ledger.reports import LedgerReports
+from forager.ledger.rules import upkeep as rules_upkeep
+from forager.ledger.sqlite import upkeep as sqlite_upkeep
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import sink_table
 from tests.support.retention_process import with_small_pages
 from tests.support.rig import Rig, Worker
@@ -44,7 +44,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (retention, sqlite_prune, postgres_prune):
+    for module in (rules_upkeep, sqlite_upkeep, postgres_upkeep):
         for name, value in vars(module).copy().items():
             monkeypatch.setattr(module, name, value)  # as it is now, again after the test
     with_small_pages(size)
@@ -111,7 +111,7 @@ async def test_an_old_job_goes_with_its_tasks_and_its_records_and_changes_stay(
     after = [(c.id, c.kind, c.key, c.job, c.pipeline, c.body) for c in await rig.ledger.changes(0, 100)]
     assert after == before, "every change is whole still, with the public id of the job that is gone"
     assert await prune(rig) == Pruned()
-    reports = Reports(cast("Any", rig.ledger).database, catalog())
+    reports = LedgerReports(cast("Any", rig.ledger).database, catalog())
     with pytest.raises(NotFound):
         await reports.job(old)
     assert {item["note"] for item in (await reports.export_page("seen", job=old)).items} == {str(old)}
@@ -242,7 +242,7 @@ async def test_changes_go_when_every_sink_has_passed_them_and_the_last_of_a_livi
     assert rig.job(done)["state"] == "partially_completed"
 
 
-async def test_records_of_removed_jobs_go_if_asked_for_and_then_nothing_names_the_job_any_more(
+async def test_records_of_removed_jobs_are_removed_on_request_and_then_nothing_names_the_job(
     rig: Rig, worker: Worker, sinks: SinkTable
 ) -> None:
     await run_job(rig, worker)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.ledger import NewJob, Settlement, Want
-from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.core.upkeep import Keep, Pruned
 from forager.sinks.webhook.pipeline import standing_job
-from forager.sinks.webhook.task import Delivery
+from forager.sinks.webhook.receivers import WebhookDelivery
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.chaos import gone
 from tests.support.engine import EngineRig
@@ -91,7 +91,7 @@ async def test_a_build_that_removes_tasks_before_their_job_is_found_out(tmp_path
 
 
 async def deliveries(engine: EngineRig, count: int) -> None:
-    plans = [Plan(Delivery(id=f"m{n:04}", receiver="default", host="h", body="{}", at=0)) for n in range(count)]
+    plans = [Plan(WebhookDelivery(id=f"m{n:04}", receiver="default", host="h", body="{}", at=0)) for n in range(count)]
     await engine.ledger.append(standing_job("default"), plans)
 
 
@@ -122,16 +122,18 @@ async def test_delivered_messages_go_and_their_standing_job_counts_what_is_left(
     (job,) = engine.tables.read("SELECT total, queued, completed, failed, state FROM jobs")
     assert job == {"total": 2, "queued": 1, "completed": 0, "failed": 1, "state": "running"}
     again = await engine.ledger.append(
-        standing_job("default"), [Plan(Delivery(id="m0005", receiver="default", host="h", body="{}", at=0))]
+        standing_job("default"), [Plan(WebhookDelivery(id="m0005", receiver="default", host="h", body="{}", at=0))]
     )
     assert again.total == 0, "what waits is still known by its id"
     await engine.close()
 
 
 async def test_the_embedded_store_gives_the_space_back(tmp_path: Path) -> None:
-    await fill(str(tmp_path), 5, 400)
     file = tmp_path / "ledger.db"
-    before = _size(file)
+    await (await open_store(str(tmp_path))).close()
+    empty = _size(file)
+    await fill(str(tmp_path), 5, 400)
+    filled = _size(file) - empty
     engine = await open_store(str(tmp_path))
     keep = Keep(jobs=AGE, changes=AGE, records=AGE)
     sum_ = Pruned(more=True)
@@ -139,14 +141,14 @@ async def test_the_embedded_store_gives_the_space_back(tmp_path: Path) -> None:
         sum_ += await engine.ledger.prune(keep, [])
     await engine.close()
     assert (sum_.jobs, sum_.tasks) == (5, 2_000)
-    assert _size(file) < before / 2
+    assert _size(file) - empty < filled / 2
     with sqlite3.connect(file) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("PRAGMA freelist_count").fetchone() == (0,)
 
 
 def _size(file: Path) -> int:
-    """Of the file alone, with everything that was written in it."""
+    """Return the contents of the file alone."""
     with sqlite3.connect(file) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return file.stat().st_size

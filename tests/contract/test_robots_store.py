@@ -3,11 +3,11 @@
 import asyncio
 
 from forager.core.clock import SystemClock
-from forager.core.robots import RobotsFile
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.robots import RobotsTxt
-from forager.fetch.robots_rules import MOST_BYTES, decoded
-from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE, LedgerRobots
+from forager.core.rules import RobotsFile
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.robots import MOST_BYTES, RobotsTxt, decoded
+from forager.ledger.tables.domains import OF_USE_MS, PRUNED_AT_ONCE, LedgerRobots
 from tests.support.origin import Origin, Seen, reply
 from tests.support.rig import Rig
 
@@ -42,7 +42,7 @@ async def test_many_processes_that_keep_at_once_leave_the_latest(rig: Rig) -> No
     assert await store.read(FILE.origin) == RobotsFile(FILE.origin, 9, 200, "9", 9)
 
 
-async def test_files_that_nobody_has_asked_for_in_a_week_are_removed_and_the_others_stay(rig: Rig) -> None:
+async def test_files_not_used_for_a_week_are_removed_and_the_others_stay(rig: Rig) -> None:
     store = store_of(rig)
     now = round((await rig.ledger.now()).timestamp() * 1000)
     recent = RobotsFile("https://recent.test:443", now - OF_USE_MS + 60_000, 200, "", now - 20 * OF_USE_MS)

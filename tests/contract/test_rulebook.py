@@ -8,10 +8,10 @@ import pytest
 from forager.core.errors import Rejected
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Breaker
-from forager.engine.lane import LaneRun
-from forager.ledger.side_tables.domains import Domains
-from forager.politeness.precedence import ground
-from forager.politeness.rulebook import Rulebook
+from forager.engine.lanes.lane import LaneRun
+from forager.engine.lanes.rules.precedence import ground
+from forager.engine.lanes.rules.rulebook import Rulebook
+from forager.ledger.tables.domains import Domains
 from tests.support.clock import FakeClock
 from tests.support.rig import Rig
 from tests.support.rig_pipelines import PIPELINE
@@ -54,7 +54,9 @@ async def test_a_changed_file_is_in_force_without_a_restart__SC_7(domains: Domai
     assert rules.lane_for("shop.example").rate == 4
 
 
-async def test_a_file_that_became_unusable_changes_nothing_and_says_why(domains: Domains, tmp_path: Path) -> None:
+async def test_a_file_that_became_invalid_changes_nothing_and_the_reason_is_logged(
+    domains: Domains, tmp_path: Path
+) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(RULES.format(3))
     rules = await opened(domains, path)

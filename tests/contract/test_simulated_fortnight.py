@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from forager.core.change import Change
-from forager.core.errors import Transient
+from forager.core.errors import Retry, Transient
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import Done, Outcome, Snooze
-from forager.core.pipeline import Hours, Lane, Pipeline, Retry, step
+from forager.core.pipeline import Hours, Lane, Pipeline, step
 from forager.core.record import Record
 from forager.core.schedules import Schedule
 from forager.core.task import Plan, Task
@@ -56,14 +56,15 @@ class Hourly(BaseModel):
 
 
 class World:
-    """What the steps meet: a page that comes at the third try, one that is not ready at first, one that hangs once."""
+    """The pages of the simulation: a page that comes at the third try, one that is not ready at first, one that hangs
+    once."""
 
     def __init__(self) -> None:
         self.clock = SimulatedClock(START)
         self.runs: defaultdict[str, list[datetime]] = defaultdict(list)
-        """By task: when its step had its page."""
+        """Times at which a step had its page, by task."""
         self.sent: defaultdict[str, list[datetime]] = defaultdict(list)
-        """By lane: when a request left."""
+        """Times at which a request left, by lane."""
 
     async def fetch(self, request: Request) -> Response:
         self.sent[request.url.split("/")[2]].append(self.clock.now())
@@ -176,7 +177,7 @@ async def test_what_a_dead_worker_held_is_done_again_when_its_lease_has_passed(t
     assert lease - 10 <= (second - first).total_seconds() <= lease + every + 15
 
 
-async def test_tasks_with_a_moment_run_at_it_whoever_owns_their_lane(tmp_path: Path, world: World) -> None:
+async def test_tasks_with_a_due_time_run_at_it_in_every_lane(tmp_path: Path, world: World) -> None:
     async with simulation(tmp_path, [world.pipeline()], world.fetch, clock=world.clock) as sim:
         due = {name: START + timedelta(hours=hours) for name, hours in (("one", 30), ("two", 20), ("three", 250))}
         await sim.rig.submit([Plan(Visit(name=name), due=due[name]) for name in ("one", "three")], "hourly")

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from forager.app import App, open_app, sink_roster
-from forager.config import new_settings
+from forager.app import sinks
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.errors import Conflict
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from forager.core.sink import SinkRow, SinkStatus
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks.webhook.pipeline import NAME as DELIVERIES
@@ -68,7 +70,7 @@ async def test_a_row_that_is_added_while_the_engine_runs_is_delivered_and_remove
         assert len(await messages(app, "all")) == len(numbers)
 
 
-async def test_a_sink_that_is_added_again_begins_anew(app: App) -> None:
+async def test_a_sink_that_is_added_again_starts_from_the_first_change(app: App) -> None:
     await app.submit("places", JOB)
     await app.roster.add(hook("all"))
     await app.sinks.advance("all", 1)
@@ -106,20 +108,20 @@ async def test_of_two_who_add_one_name_the_second_moves_nothing(app: App) -> Non
 
 async def test_a_sink_that_the_settings_of_another_process_configure_is_left_alone(app: App) -> None:
     with pytest.raises(Conflict, match="settings configure"):
-        await app.roster.add(hook("jsonl"))
+        await app.roster.add(hook("kafka"))
     session = await app.ledger.begin("another process")
-    await app.ledger.take_lane(session, sink_lane("jsonl"))
-    await app.sinks.advance("jsonl", 0)
+    await app.ledger.take_lane(session, sink_lane("kafka"))
+    await app.sinks.advance("kafka", 0)
     with pytest.raises(Conflict, match="Another process"):
-        await app.roster.remove("jsonl")
+        await app.roster.remove("kafka")
     await app.ledger.end(session)
-    await app.roster.remove("jsonl")
+    await app.roster.remove("kafka")
 
 
 async def test_another_process_follows_within_seconds(
     tmp_path: Path, app_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_roster, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(sinks, "LOOK_EVERY", 0.05)
     async with AsyncExitStack() as stack:
         one, other = [
             await stack.enter_async_context(open_app(new_settings(home=tmp_path / name, database_url=app_postgres_url)))
@@ -172,7 +174,7 @@ async def test_changes_reach_the_receiver_of_a_row_signed_with_both_secrets_and_
             await until(lambda: any(each.status == 410 for each in receiver.log))
             await app.submit("places", JOB)
             async with asyncio.timeout(60):
-                while "wants no more webhooks (410)" not in ((await _status(app, "jobs")).error or ""):
+                while "refuses webhooks (410)" not in ((await _status(app, "jobs")).error or ""):
                     await asyncio.sleep(0.05)
 
 

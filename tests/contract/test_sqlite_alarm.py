@@ -10,7 +10,7 @@ from forager.core.ledger import GivenLane
 from forager.core.states import TaskState
 from tests.support.rig import Rig, embedded_rig
 from tests.support.rig_pipelines import calls
-from tests.support.stepped import settle
+from tests.support.stepped_clock import settle
 
 LONG = 1_000_000.0
 
@@ -22,7 +22,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def listening(rig: Rig) -> "asyncio.Task[None]":
-    """Everything that happened so far was heard of; what comes now is new."""
+    """All earlier events were received; everything from now on is new."""
     while True:
         waiting = asyncio.create_task(rig.ledger.work_arrived(LONG))
         await rig.ledger.sweep()
@@ -32,7 +32,7 @@ async def listening(rig: Rig) -> "asyncio.Task[None]":
 
 
 async def sleeping(rig: Rig, where: str, wait: float) -> None:
-    """A lane with one task that waits for so many seconds, given back."""
+    """Create a lane with one task that waits for `wait` seconds, and give the lane back."""
     await rig.submit(calls(1, where=where, prefix=where))
     worker = await rig.worker()
     (lease,) = await worker.lease(lane=where)
@@ -55,7 +55,7 @@ def pass_time(rig: Rig, seconds: float) -> None:
     rig.clock.pass_(seconds)
 
 
-async def test_the_moment_at_which_a_sleeping_lane_wakes_is_heard_of(rig: Rig) -> None:
+async def test_the_wake_up_time_of_a_sleeping_lane_is_notified(rig: Rig) -> None:
     await sleeping(rig, "api", 3_600)
     waiting = await listening(rig)
     pass_time(rig, 3_599)
@@ -66,7 +66,7 @@ async def test_the_moment_at_which_a_sleeping_lane_wakes_is_heard_of(rig: Rig) -
     assert await taken(rig) == ["api"]
 
 
-async def test_a_lane_that_falls_asleep_for_less_long_is_heard_of_first_and_then_the_other(rig: Rig) -> None:
+async def test_of_two_sleeping_lanes_the_one_that_wakes_first_is_notified_first(rig: Rig) -> None:
     await sleeping(rig, "api", 3_600)
     waiting = await listening(rig)
     await sleeping(rig, "site", 60)
@@ -81,7 +81,7 @@ async def test_a_lane_that_falls_asleep_for_less_long_is_heard_of_first_and_then
     assert await taken(rig) == ["api"]
 
 
-async def test_the_lanes_of_a_session_that_ends_are_heard_of(rig: Rig) -> None:
+async def test_the_lanes_of_an_ended_session_are_notified(rig: Rig) -> None:
     await rig.submit(calls(1))
     worker = await rig.worker()
     waiting = await listening(rig)

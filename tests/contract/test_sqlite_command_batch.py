@@ -1,4 +1,4 @@
-"""What the embedded store alone does with commands that wait side by side."""
+"""Commands that wait at the same time, on the embedded store."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
@@ -8,10 +8,10 @@ import pytest
 
 from forager.core.errors import Busy, StoreFull
 from forager.core.task import Plan
-from forager.ledger.shared.plan_encoding import SMALL
+from forager.ledger.rules.jobs import SMALL
 from tests.support.rig import Rig, embedded_rig
 from tests.support.rig_pipelines import Call, calls
-from tests.support.together import Writes, side_by_side, writer_of
+from tests.support.same_commit import Writes, side_by_side, writer_of
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ async def test_a_full_disk_refuses_all_of_them_and_keeps_none__R10(rig: Rig) -> 
     assert [each.total for each in await side_by_side(rig, *[rig.submit(plans) for plans in fat])] == [200] * 3
 
 
-async def test_what_waits_behind_a_command_that_fills_the_disk_is_done__R10(rig: Rig) -> None:
-    """Those whose work was undone with it are told so; those that had not begun are not refused with them."""
+async def test_commands_behind_one_that_fills_the_disk_are_done__R10(rig: Rig) -> None:
+    """Commands whose work was undone with it fail; those that had not begun do not fail with them."""
     writer = writer_of(rig.ledger)
     await writer.run(lambda db: db.execute("CREATE TABLE fat (body)"))
     await rig.submit(calls(1))
@@ -114,7 +114,7 @@ async def test_only_neighbours_of_one_command_are_done_by_one_call(rig: Rig) -> 
 
 
 async def test_a_queue_takes_what_it_has_room_for_and_no_more(rig: Rig) -> None:
-    """Each counts those that wait beside it, before they are in the table."""
+    """Each counts the others that wait, before they are in the table."""
     told = await side_by_side(
         rig, *[rig.submit(calls(n), most_queued=10) for n in (4, 6, 1)], rig.submit(calls(5)), rig.submit(calls(1))
     )

@@ -1,4 +1,4 @@
-"""What a look costs the embedded store does not grow with what lies behind it: SQLite's instructions are counted."""
+"""The cost of a query on the embedded store does not grow with history: SQLite's instructions are counted."""
 
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -10,7 +10,7 @@ from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger, control
 from tests.support.rig import Rig, embedded_rig
 from tests.support.rig_pipelines import SoleCall, calls
-from tests.support.together import writer_of
+from tests.support.same_commit import writer_of
 
 EVERY = 10
 
@@ -22,7 +22,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def steps(rig: Rig, work: Awaitable[object]) -> int:
-    """How many tens of instructions it takes."""
+    """Return the number of SQLite's instructions, in tens."""
     count = 0
 
     def tick() -> None:

@@ -1,4 +1,4 @@
-"""What belongs to the embedded store alone: one process, a full disk, a wrong clock, a restart."""
+"""Behaviour of the embedded store alone: one process, a full disk, a wrong clock, a restart."""
 
 import asyncio
 import sqlite3
@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import StoreError, StoreFull, StoreLocked, StoreUnavailable
 from forager.core.ledger import Lease, NewJob, Settlement
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.sqlite import SqliteLedger, writer
-from forager.ledger.sqlite.compact import compact
+from forager.ledger.sqlite import SqliteLedger, connection
+from forager.ledger.sqlite.upkeep import compact
 from tests.support.auditor import SqliteTables
 from tests.support.rig import HandClock, Rig, Worker, create_store, open_sqlite, sqlite_rig
 from tests.support.rig_pipelines import Call, Seen, Thing, calls
@@ -103,7 +103,7 @@ async def test_a_store_without_a_schema_is_refused_and_left_unlocked(tmp_path: P
             await open_sqlite(bad, HandClock())
 
 
-async def test_a_closed_ledger_says_so_instead_of_waiting_for_ever(path: Path) -> None:
+async def test_a_closed_ledger_raises_an_error_instead_of_waiting_for_ever(path: Path) -> None:
     ledger = await open_sqlite(path, HandClock())
     closing = asyncio.ensure_future(ledger.close())
     await asyncio.sleep(0)
@@ -207,7 +207,7 @@ async def _idle(path: Path, held: Held) -> tuple[Rig, Worker]:
     return rig, worker
 
 
-async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(path: Path) -> None:
+async def test_a_waiting_worker_can_lease_work_in_the_commit_that_adds_it(path: Path) -> None:
     held = Held()
     rig, worker = await _idle(path, held)
     held.reached.clear()
@@ -231,7 +231,7 @@ async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
 ) -> None:
     held = Held()
     rig, worker = await _idle(path, held)
-    monkeypatch.setattr(writer, "FOLLOWED_WITHIN", 30)
+    monkeypatch.setattr(connection, "FOLLOWED_WITHIN", 30)
     waiting = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     before = held.commits
@@ -245,7 +245,7 @@ async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
     await _close(rig)
 
 
-async def test_submissions_that_bring_nothing_do_not_wake_those_who_wait_for_work(rig: Rig) -> None:
+async def test_submissions_without_new_tasks_do_not_wake_workers(rig: Rig) -> None:
     await rig.submit(calls(1), key="same")
     for _ in range(2):  # the first repeat is still hoped for
         await rig.ledger.work_arrived(30)
@@ -308,7 +308,7 @@ def _fat(lease: Lease) -> Settlement:
 
 
 async def _limit(ledger: SqliteLedger, more: int) -> None:
-    """Let the file grow by so many pages and no further."""
+    """Let the file grow by `more` pages and no further."""
 
     def command(db: sqlite3.Connection) -> None:
         (pages,) = db.execute("PRAGMA page_count").fetchone()

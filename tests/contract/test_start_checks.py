@@ -15,16 +15,16 @@ from pydantic import SecretStr
 
 from forager.api import create_api
 from forager.api.serve import serve_metrics
-from forager.app import App, open_app
-from forager.app.fit import adopt_blob_folder
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.app.wiring import adopt_blob_folder, blob_folder, build_pipelines
 from forager.cli.main import run
-from forager.config import new_settings
 from forager.core.errors import Rejected, SealBroken, StoreError, StoreOutdated
-from forager.fetch.blobs.identity import make_folder_id, read_folder_id
 from forager.ledger.catalog import Catalog
+from forager.ledger.schema.connect import locate
 from forager.ledger.schema.migrate import downgrade
-from forager.ledger.schema.namespace import locate
-from forager.wiring import blob_folder, build_pipelines
+from forager.storage.pages.folder import make_folder_id, read_folder_id
 from tests.support.api import KEY, PATIENCE, client_of
 
 
@@ -60,7 +60,7 @@ async def test_a_prefect_flow_without_the_key_of_a_sealed_proxy_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    from forager.runners.prefect.desk import open_desk
+    from forager.runners.prefect.application import open_desk
 
     async with working(tmp_path, None, secret_key=(new_key(),)) as app:
         await app.proxies.add("http://user:pass@proxy1.example:8080")
@@ -98,7 +98,7 @@ async def test_processes_that_start_at_once_agree_on_the_id_of_their_folder(tmp_
 async def test_a_worker_on_an_older_schema_is_refused(tmp_path: Path, app_postgres_url: str) -> None:
     settings = new_settings(home=tmp_path, database_url=app_postgres_url)
     store = await asyncio.to_thread(locate, app_postgres_url, settings.database_schema)
-    await asyncio.to_thread(downgrade, store, Catalog(build_pipelines(settings)), "core@-1")
+    await asyncio.to_thread(downgrade, store, Catalog(build_pipelines(settings)), "places@base")
     with pytest.raises(StoreOutdated, match="run `forager db upgrade`"):
         async with working(tmp_path, app_postgres_url):
             pass

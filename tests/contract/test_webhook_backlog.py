@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.ledger import Session, Settlement, Want
 from forager.core.sink import SinkRow, SinkStatus
 from forager.core.states import TaskState
-from forager.engine.deliver import Delivery
-from forager.sinks.webhook.backlog import Backlog
-from forager.sinks.webhook.changes import ChangeWebhooks
+from forager.engine.deliver import SinkDelivery
+from forager.sinks.webhook.changes import Backlog, ChangeWebhooks
 from tests.support.deliveries import QUICK
 from tests.support.rig import HandClock
 
@@ -32,21 +32,21 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
         yield opened
 
 
-def delivery_of(app: App, clock: HandClock, session: Session, pipelines: frozenset[str] | None = None) -> Delivery:
+def delivery_of(app: App, clock: HandClock, session: Session, pipelines: frozenset[str] | None = None) -> SinkDelivery:
     row = SinkRow("hooks", "webhook", pipelines=pipelines)
     sink = ChangeWebhooks(row, URL, app.ledger, app.reports.job, clock, Backlog(MOST))
-    return Delivery(app.ledger, app.sinks, sink, clock, lambda: session, replace(QUICK, batch=BATCH))
+    return SinkDelivery(app.ledger, app.sinks, sink, clock, lambda: session, replace(QUICK, batch=BATCH))
 
 
 async def life(app: App, clock: HandClock, looks: int = 1) -> bool:
-    """A process that looks at the log so many times, a tenth of a second apart. What it remembers ends with it."""
+    """Run a process that looks at the log `looks` times, a tenth of a second apart. Its memory ends with it."""
     session = await app.ledger.begin("deliverer")
     done = await look(delivery_of(app, clock, session), clock, looks)
     await app.ledger.end(session)
     return done
 
 
-async def look(delivery: Delivery, clock: HandClock, looks: int) -> bool:
+async def look(delivery: SinkDelivery, clock: HandClock, looks: int) -> bool:
     done = False
     for _ in range(looks):
         done = await delivery.deliver_new()
@@ -55,7 +55,7 @@ async def look(delivery: Delivery, clock: HandClock, looks: int) -> bool:
 
 
 async def add_changes(app: App, number: int, pipeline: str = "places") -> None:
-    """Add so many changes, each of a job of its own."""
+    """Add `number` changes, each of a job of its own."""
     for _ in range(number):
         job = (await app.submit("places", JOB)).job
         if pipeline != "places":
@@ -70,7 +70,7 @@ async def status_of(app: App) -> SinkStatus:
 
 
 async def answer(app: App, most: int, state: TaskState = TaskState.COMPLETED) -> int:
-    """Let the receiver accept up to so many messages, or refuse them for a day. Returns how many there were."""
+    """Let the receiver accept up to `most` messages, or refuse them for a day. Returns their number."""
     ledger = app.ledger
     session = await ledger.begin("by hand")
     lanes = [lane for lane in await ledger.take_lanes(session, 100) if lane.name.startswith("webhook:")]
@@ -134,7 +134,7 @@ async def test_a_full_sink_passes_the_changes_of_other_pipelines_and_then_sends_
     assert len(await messages(app)) == MOST + BATCH + 1
 
 
-async def test_a_receiver_that_refuses_many_messages_gets_new_changes_without_pauses_that_grow(app: App) -> None:
+async def test_a_receiver_that_refuses_many_messages_gets_new_changes_without_growing_pauses(app: App) -> None:
     clock, session = HandClock(), await app.ledger.begin("deliverer")
     delivery = delivery_of(app, clock, session)
     await add_changes(app, MOST + BATCH)

@@ -1,4 +1,4 @@
-"""From a job's end to its message: told once, whatever happens in between, on either store."""
+"""From a job's end to its message: sent once, whatever happens in between, on either store."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import pytest
 from forager.core.database import Row
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import WEBHOOK_LANES
@@ -35,7 +35,7 @@ def message(outbox: Outbox, job: UUID) -> dict[str, Any]:
     return read
 
 
-async def test_every_end_of_a_job_is_told_once_with_its_summary__SC_13(outbox: Outbox) -> None:
+async def test_every_end_of_a_job_is_sent_once_with_its_summary__SC_13(outbox: Outbox) -> None:
     well = await outbox.end_job(many(3))
     partly = await outbox.end_job([*many(2, prefix="p"), *failing(1)])
     badly = await outbox.end_job(failing(2))
@@ -58,7 +58,7 @@ async def test_every_end_of_a_job_is_told_once_with_its_summary__SC_13(outbox: O
     outbox.engine.check()
 
 
-async def test_a_crash_between_submitting_and_moving_the_cursor_tells_nobody_twice__SC_13(outbox: Outbox) -> None:
+async def test_a_crash_between_submitting_and_moving_the_cursor_sends_nothing_twice__SC_13(outbox: Outbox) -> None:
     class Killed(BaseException):
         pass
 
@@ -101,7 +101,7 @@ async def test_two_who_read_the_log_at_once_make_one_delivery(outbox: Outbox) ->
     outbox.engine.check()
 
 
-async def test_a_cancelled_job_is_told_once_when_its_last_running_task_has_ended__SC_13(outbox: Outbox) -> None:
+async def test_a_cancelled_job_is_reported_once_when_its_last_running_task_has_ended__SC_13(outbox: Outbox) -> None:
     job = await outbox.end_job([Plan(Act(name="slow", how="well", seconds=0.4)), *many(500)])
     async with outbox.working():
         await outbox.until(lambda: outbox.engine.job(job)["running"] > 0)
@@ -205,7 +205,7 @@ async def test_a_callback_to_an_address_that_is_not_public_is_refused_and_kept_a
         assert outbox.receiver.log == []
 
 
-async def test_without_a_secret_nothing_is_sent_and_the_job_says_what_to_do(tmp_path: Path) -> None:
+async def test_without_a_secret_nothing_is_sent_and_the_job_names_the_remedy(tmp_path: Path) -> None:
     async with open_outbox(tmp_path, secret=None) as outbox:
         job = await outbox.end_job()
         async with outbox.working():
@@ -230,7 +230,7 @@ async def test_one_dead_receiver_holds_up_no_other__SC_13(tmp_path: Path) -> Non
         assert len(outbox.standing_jobs()) == 2
 
 
-async def test_a_receiver_that_asks_for_fewer_calls_is_obeyed_without_burning_a_try(tmp_path: Path) -> None:
+async def test_a_429_of_a_receiver_is_obeyed_without_burning_an_attempt(tmp_path: Path) -> None:
     async with open_outbox(tmp_path) as outbox:
         outbox.receiver.mood, outbox.receiver.retry_after = Mood.BUSY, 1
         job = await outbox.end_job()
@@ -245,7 +245,7 @@ async def test_a_receiver_that_asks_for_fewer_calls_is_obeyed_without_burning_a_
         assert outbox.deliveries()[0]["attempt"] == 1
 
 
-async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_path: Path) -> None:
+async def test_a_job_whose_results_cannot_be_sent_holds_up_no_other__SC_13(tmp_path: Path) -> None:
     async def broken(job: UUID) -> list[dict[str, Any]]:
         raise KeyError("targets")
 
@@ -254,7 +254,7 @@ async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_p
 
     async with open_outbox(tmp_path) as outbox:
         ledger = outbox.engine.ledger
-        reports = Reports(ledger.database, Catalog(outbox.engine.pipelines))
+        reports = LedgerReports(ledger.database, Catalog(outbox.engine.pipelines))
         told: list[Any] = []
         async with outbox.working():
             for results in (broken, odd):
@@ -268,7 +268,7 @@ async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_p
     assert told[1] == [{"half": "\ud800", "big": 10**40, "when": "2026-01-01 00:00:00+00:00"}]
 
 
-async def test_ends_that_nobody_is_told_of_cost_one_look_for_all_of_them(tmp_path: Path) -> None:
+async def test_ends_without_a_receiver_cost_one_query_for_all_of_them(tmp_path: Path) -> None:
     async with open_outbox(tmp_path, default=False) as outbox:
         jobs = [await outbox.end_job() for _ in range(40)]
         async with outbox.working():

@@ -131,6 +131,27 @@ async def test_a_receiver_that_refuses_everything_is_seen_and_turns_green_when_i
         assert events.count(("webhook_failing", name)) <= 2, "not a line for each try"
 
 
+async def test_a_stalled_sink_is_shown_with_an_error_even_before_one_is_stored(
+    front: Front, receiver: WebhookReceiver
+) -> None:
+    await add_hook(front, receiver)
+    await submit(front, 1)
+    assert await deliver_new(front.app.ledger, front.app.deliveries["hooks"].sink, front.app.clock)
+    since = await front.app.ledger.now_ms() - 600_000
+    await front.app.database.write(
+        "UPDATE webhook_receivers SET failures = 3, failing_since = :since, error = NULL", {"since": since}
+    )
+    await eventually(lambda: _is_stalled(front))
+    _, report = await health(front)
+    error = report["stalled_sink_errors"]["hooks"]
+    assert re.fullmatch(r"It accepts nothing since [-\d]+ [\d:]+ UTC\. See `forager sinks show hooks`\.", error)
+    assert (await front.client.get("/health", headers={"Authorization": ""})).json()["data"]["stalled_sinks"] == 1
+
+
+async def _is_stalled(front: Front) -> bool:
+    return "hooks" in ((await health(front))[1]["stalled_sink_errors"] or {})
+
+
 async def test_a_receiver_that_accepts_messages_is_not_failing_because_of_one_that_it_refuses(
     front: Front, receiver: WebhookReceiver
 ) -> None:
@@ -150,7 +171,9 @@ async def test_a_receiver_that_accepts_messages_is_not_failing_because_of_one_th
         assert (await shown(front))["failing_since"] is None, "its last answer was a 2xx"
 
 
-async def test_what_waits_for_a_receiver_that_wants_no_more_is_seen(front: Front, receiver: WebhookReceiver) -> None:
+async def test_messages_that_wait_for_a_receiver_that_answers_410_are_visible(
+    front: Front, receiver: WebhookReceiver
+) -> None:
     receiver.mood = Mood.GONE
     await submit(front, 1)
 

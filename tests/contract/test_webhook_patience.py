@@ -130,7 +130,7 @@ async def test_tries_follow_the_table_and_after_a_week_it_is_a_dead_letter_that_
 
 
 async def test_a_receiver_that_is_always_busy_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    """To be asked for fewer calls burns no try: only time ends it."""
+    """A 429 burns no attempt: only time ends it."""
     clock = FakeClock()
     async with open_outbox(tmp_path, clock=clock) as outbox:
         patience = Patience(outbox, clock)

@@ -1,4 +1,4 @@
-"""What a webhook must never do: reach the inside of a network, or let a secret be seen."""
+"""Prohibitions for a webhook: it never reaches the inside of a network, and never shows a secret."""
 
 import asyncio
 import io
@@ -12,16 +12,18 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks.webhook import signing
 from forager.sinks.webhook.pipeline import build as build_webhooks
-from forager.sinks.webhook.task import Delivery
+from forager.sinks.webhook.receivers import WebhookDelivery
 from tests.support.api import KEY, ONE_QUERY, ZIPS, client_of
 from tests.support.engine import until
 from tests.support.logs import logging_to
@@ -41,7 +43,7 @@ async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
         step = build_webhooks().steps[0]
         ends: dict[str, str] = {}
         for url in urls:
-            task = Delivery(id="m", receiver=url, host="h", body="{}", at=0)
+            task = WebhookDelivery(id="m", receiver=url, host="h", body="{}", at=0)
             try:
                 ends[url] = str(await step.run(task, fetch))
             except ForagerError as error:
@@ -54,7 +56,7 @@ async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """The log as it is written in earnest, but without the net that knows these secrets by heart."""
+    """The log as written in production, but without the redaction of these secrets."""
     with logging_to(io.StringIO()) as out:
         yield out
 
@@ -121,14 +123,16 @@ async def test_a_job_of_deliveries_cannot_be_made_by_hand(tmp_path: Path) -> Non
         assert "callback_url" in answer.json()["error"]
 
 
-async def test_a_job_is_told_of_within_moments_of_its_end__SC_13(tmp_path: Path) -> None:
+async def test_a_webhook_is_sent_within_moments_of_the_end_of_a_job__SC_13(tmp_path: Path) -> None:
     async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app, app.engine():
         job = (await app.submit("places", dict(ONE_QUERY))).job
         await until(lambda: receiver.taken)
         assert list(receiver.taken) == [f"job_{job.hex}_2"]
 
 
-async def test_forager_is_idle_when_every_end_was_told_and_a_dead_receiver_does_not_keep_it_up(tmp_path: Path) -> None:
+async def test_forager_is_idle_when_every_end_was_sent_and_a_dead_receiver_does_not_keep_it_busy(
+    tmp_path: Path,
+) -> None:
     async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app:
         receiver.mood = Mood.ERROR
         await app.submit("places", dict(ONE_QUERY))

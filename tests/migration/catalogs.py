@@ -1,4 +1,4 @@
-"""What a database says of its schema, in a form in which two databases can be compared."""
+"""The schema of a database, in a form in which two databases can be compared."""
 
 import re
 from typing import Any
@@ -20,7 +20,7 @@ def snapshot(connection: Connection) -> Snapshot:
 
 
 def names(connection: Connection) -> set[str]:
-    """Of tables and views."""
+    """Return the names of tables and views."""
     look = inspect(connection)
     return {*look.get_table_names(), *look.get_view_names()}
 

@@ -10,8 +10,7 @@ from sqlalchemy import Connection, text
 
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import Store, in_transaction
-from forager.ledger.schema.migrate import alembic_config
-from forager.ledger.schema.revisions import CORE, home, locations
+from forager.ledger.schema.migrate import CORE, alembic_config, home, locations
 from forager.pipelines.places.pipeline import places
 
 PLACES = locations([places])[1]
@@ -37,12 +36,11 @@ class NextVersion:
     def __init__(self, folder: Path) -> None:
         self.migrations = folder / "places" / "migrations"
         shutil.copytree(PLACES, self.migrations)
-        for views in home(PLACES).glob("views.*.sql"):
-            shutil.copy(views, self.migrations.parent)
+        shutil.copy(home(PLACES) / "views.sql", self.migrations.parent)
         self.write("pass")
 
     def write(self, last_line: str) -> None:
-        """Write the migration anew; `last_line` is what it does at the end."""
+        """Replace the migration; `last_line` is its last statement."""
         (self.migrations / "9999_narrow.py").write_text(NARROW.format(last_line=last_line))
 
     @property
@@ -61,7 +59,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "places_9999"
-down_revision = "places_0003"
+down_revision = "places_0001"
 branch_labels = None
 depends_on = None
 

@@ -11,15 +11,13 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from forager.config import new_settings
-from forager.features import FEATURES
+from forager.app.config import new_settings
+from forager.app.features import FEATURES
+from forager.app.wiring import build_pipelines
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.connect import Store, in_transaction
-from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
-from forager.ledger.schema.revisions import heads, known, locations
-from forager.ledger.schema.search_path import in_schema
+from forager.ledger.schema.connect import Store, in_schema, in_transaction
+from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, heads, known, locations, upgrade
 from forager.ledger.sqlite.lock import StoreLock
-from forager.wiring import build_pipelines
 from tests.migration.catalogs import names, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +69,7 @@ def test_plain_alembic_upgrades_the_store_that_the_environment_names(store: Stor
     assert "serper_jobs" in in_transaction(there, names)
 
 
-def test_plain_alembic_knows_the_commands_of_a_schema_update__PR_20(store: Store, tmp_path: Path) -> None:
+def test_plain_alembic_has_the_commands_of_a_schema_update__PR_20(store: Store, tmp_path: Path) -> None:
     """`upgrade head`, `revision --autogenerate`, `downgrade`: on a copy of the program, to which a column is added."""
     copy = tmp_path / "program"
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
@@ -91,13 +89,13 @@ def test_plain_alembic_knows_the_commands_of_a_schema_update__PR_20(store: Store
 
     ran = alembic("upgrade", "head")
     assert ran.returncode == 0, ran.stderr
-    every = {"core", "deliveries", "listings", "places", "products", "reviews", "scrape"}
+    every = {"alerts", "core", "deliveries", "listings", "places", "products", "reviews", "scrape", "sites", "watches"}
     assert {each.rpartition("_")[0] for each in current(there)} == every
     migrations = copy / "src/forager/pipelines/products/migrations"
     before = set(copy.rglob("migrations/**/*.py"))
     same = alembic("revision", "--autogenerate", "-m", "nothing")
     assert (same.returncode, set(copy.rglob("migrations/**/*.py")) - before) == (0, set()), same.stderr
-    audit = copy / "src/forager/pipelines/products/audit.py"
+    audit = copy / "src/forager/pipelines/products/health.py"
     field = "    findings: dict[str, Any] | None = None\n"
     assert field in audit.read_text()
     audit.write_text(audit.read_text().replace(field, f"{field}    note: str | None = None\n"))
@@ -112,6 +110,25 @@ def test_plain_alembic_knows_the_commands_of_a_schema_update__PR_20(store: Store
     assert "Name the branch: alembic downgrade" in unclear.stderr + unclear.stdout
     back = alembic("downgrade", "products@-1")
     assert (back.returncode, "note" in columns()) == (0, False), back.stderr
+
+
+def test_each_branch_has_one_head() -> None:
+    where = locations(build_pipelines(new_settings(), FEATURES))
+    scripts = ScriptDirectory.from_config(alembic_config(where))
+    branches = {label: head.revision for head in scripts.get_revisions("heads") for label in head.branch_labels}
+    assert sorted(branches) == [
+        "alerts",
+        "core",
+        "deliveries",
+        "listings",
+        "places",
+        "products",
+        "reviews",
+        "scrape",
+        "sites",
+        "watches",
+    ]
+    assert set(branches.values()) == heads(where)
 
 
 def test_plain_alembic_leaves_a_store_alone_that_a_process_has_open(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forager.core.errors import ForagerError
 from forager.fetch.browser.pool import Pool, PoolLimits
-from tests.support.stepped import PretendBrowser, PretendLauncher, SteppedClock, settle
+from tests.support.stepped_clock import PretendBrowser, PretendLauncher, SteppedClock, settle
 
 
 # Feature: scraping-microservices, Property 12: Browser instance recycling after page threshold

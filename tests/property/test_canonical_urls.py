@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forager.extract.canonical import _spelled, canonical_url
-from forager.extract.urls import is_tracking
+from forager.extract.text.urls import _spelled, canonical_url, is_tracking
 from tests.support.shared_data import shared_data
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t"), min_size=1, max_size=8)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.credentials import SERVICE_KEY, CredentialClient
-from forager.logs.lines import _Lines, configure_logs
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.logins import SERVICE_KEY, CredentialClient
+from forager.logging import _Lines, configure_logs
 from forager.sandbox.credentials import CredentialBackend
 from tests.support.clock import FakeClock
 
@@ -38,7 +39,7 @@ class Asked:
 
 
 # Feature: scraping-microservices, Property 30: Credential cache TTL behavior
-def test_what_is_younger_than_its_time_is_not_asked_for_again__SC_P30() -> None:
+def test_a_cached_login_within_its_lifetime_is_not_requested_again__SC_P30() -> None:
     visits = st.lists(
         st.tuples(st.floats(0, 700), st.sampled_from(["w1", "w2"]), st.sampled_from(["linkedin", "other"])),
         min_size=1,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from forager.extract.locations import NormalizedLocation
-from forager.extract.normalise import normalise
-from forager.extract.text import TAG
-from forager.pipelines.scrape.extractor import Extractor, Page
+from forager.extract.text.locations import NormalizedLocation
+from forager.extract.text.normalise import normalise
+from forager.extract.text.strings import TAG
+from forager.pipelines.scrape.extractor import Extractor, PageInput
 from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.pipelines.scrape.extractors.company_website import CompanyWebsite
 from forager.pipelines.scrape.extractors.job_posting import JobPosting
@@ -20,7 +20,7 @@ from forager.pipelines.scrape.extractors.linkedin_profile import LinkedInProfile
 AT = datetime(2026, 3, 4, tzinfo=UTC)
 ANY_EXTRACTOR = st.sampled_from(EXTRACTORS)
 OF_FIELDS = st.sampled_from([extractor for extractor in EXTRACTORS if extractor.by_default is None])
-"""Those whose values are all normalised; formats of any page, such as its HTML, are returned as they are."""
+"""Types whose values are all normalised; formats of any page, such as its HTML, are returned unchanged."""
 WORDS = st.text(string.ascii_letters + " äßøж,.-", min_size=1, max_size=40).filter(str.strip)
 NOISE = st.text(max_size=60).map(lambda text: f"<p>{text}</p><br/><b>noise</b>")
 TAGS = st.sampled_from(
@@ -53,7 +53,7 @@ ANY_HTML = st.one_of(PAGES, PAGES.map(lambda page: page.encode("utf-16", "replac
 
 
 def read(extractor: Extractor, html: str | bytes, wanted: frozenset[str]) -> BaseModel:
-    extracted = extractor.parse(Page("https://site.example/page", html, 200, AT), wanted)
+    extracted = extractor.parse(PageInput("https://site.example/page", html, 200, AT), wanted)
     assert extracted.fields.keys() <= wanted
     return normalise(extractor.output, {name: found.value for name, found in extracted.fields.items()}).result
 
@@ -140,7 +140,7 @@ PATHS = st.from_regex(r"(/[a-zA-Z0-9_.~-]{1,8}){0,3}/?", fullmatch=True)
 # Feature: scraping-microservices, Property 33: URL normalization
 @settings(max_examples=100, deadline=None)
 @given(scheme=st.sampled_from(["http://", "https://", "HTTP://", "//", ""]), host=HOSTS, path=PATHS, pairs=PAIRS)
-def test_a_url_is_https_and_tracks_nobody__SC_P33(
+def test_canonical_url_is_https_without_tracking_parameters__SC_P33(
     scheme: str, host: str, path: str, pairs: list[tuple[str, str]]
 ) -> None:
     query = "&".join(f"{name}={value}" for name, value in pairs)

@@ -1,4 +1,4 @@
-"""What a browser says about itself, over any randomness and any region."""
+"""The values that a browser reports about itself, over any randomness and any region."""
 
 import re
 from datetime import timedelta
@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forager.fetch.fingerprints import AGENTS, DELAY, LISTED, Fingerprints, action_delay
-from forager.fetch.regions import NEUTRAL, REGIONS
+from forager.fetch.fingerprints import AGENTS, DELAY, LISTED, NEUTRAL, REGIONS, Fingerprints, action_delay
 
 SEEDS = st.integers(0, 2**32)
 ANY_REGION = st.one_of(st.none(), st.sampled_from(sorted(REGIONS)), st.text(max_size=3))

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from forager.extract.html_depth import MOST_DEPTH, MOST_REOPENED, Depth
-from forager.extract.html_limits import _TOKEN, _is_reasonable
+from forager.extract.html.limits import _TOKEN, MOST_DEPTH, MOST_REOPENED, Depth, _is_reasonable
 
 MANY = 1_200
 PER_LEVEL = 6

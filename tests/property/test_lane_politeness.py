@@ -12,9 +12,9 @@ from forager.core.errors import CircuitOpen, TimedOut
 from forager.core.http import Request, Response
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Breaker, Hours, Lane
-from forager.engine.breaker import BreakerRun
-from forager.engine.lane import LaneRun
-from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings
+from forager.engine.lanes.breaker import BreakerRun
+from forager.engine.lanes.fetch import LaneFetch, MustSnooze, Resources, Surroundings
+from forager.engine.lanes.lane import LaneRun
 from tests.support.clock import FakeClock
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ def busiest_window(starts: list[float], per: float) -> int:
 
 
 async def grants(lane: LaneRun, clock: FakeClock, count: int) -> list[float]:
-    """When so many requests, asked for as fast as possible, are let go."""
+    """Return when `count` requests, made as fast as possible, are granted."""
     times = []
     for _ in range(count):
         lane.plan_request()
@@ -157,7 +157,7 @@ def test_an_open_circuit_sends_nothing_and_answers_at_once__SC_P28(cooldown: flo
         async def own(_: str, __: LaneRun) -> LaneRun:
             return lane
 
-        around = Surroundings(fetch, lambda: True, own)
+        around = Surroundings(Resources(fetch), lambda: True, own)
         out = LaneFetch(around, lane, lane.start(0), when_open="fail" if fails else "snooze")
         await out(Request("https://a.example/"))
 

@@ -1,4 +1,4 @@
-"""The state machine over the ledger (R6) with the moves of its watch, on both stores."""
+"""The state machine over the ledger (R6) with the moves of its recheck, on both stores."""
 
 import os
 import random
@@ -16,27 +16,27 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from forager.core.errors import Conflict
 from forager.core.ledger import Settlement
+from forager.core.recheck import RecheckStatus
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
-from forager.core.watch import WatchStatus
 from tests.support.ledger_machine import LedgerMachine
 from tests.support.ledger_moves import PASSED, names
 from tests.support.rig import Rig, create_store, end_in_pages_of, postgres_rig, sqlite_rig
-from tests.support.rig_pipelines import WATCH, Call, Item, catalog, look_again
+from tests.support.rig_pipelines import RECHECK, Call, Item, catalog, look_again
 
 FULL_SIZE = 1_000
 """A profile with more examples than this (`fuzz`) is followed; otherwise the run has the size of CI."""
 
 
-class WatchingMachine(LedgerMachine):
-    """The ledger's own moves, and those of the watch over its items."""
+class RecheckingMachine(LedgerMachine):
+    """The ledger's own moves, and those of the recheck over its items."""
 
     @rule(most=st.integers(1, 3), paused=st.sampled_from((False, False, False, True)))
     def dispatch(self, most: int, paused: bool) -> None:
-        """Items whose time has come become tasks, the oldest first; nothing happens while the watch is paused or its
+        """Items whose time has come become tasks, the oldest first; nothing happens while the recheck is paused or its
         job is being cancelled."""
-        self.run_(self.rig.watches.pause(WATCH.name, paused=paused))
-        before, had = self.rig.rows(Item), self._tasks_of(WATCH.job_key)
+        self.run_(self.rig.rechecks.pause(RECHECK.name, paused=paused))
+        before, had = self.rig.rows(Item), self._tasks_of(RECHECK.job_key)
         due = [] if paused else self.items.due(self.run_(self._now()))
         try:
             done = self.run_(self.rig.dispatch(most))
@@ -52,12 +52,12 @@ class WatchingMachine(LedgerMachine):
         made = [look_again(self.items.items[uid].item) for uid in taken]
         names = {(task.kind, task.key()) for task in made if isinstance(task, Task)}
         assert done.tasks == self._added(had, names, again=True)
-        job = self.run_(self._watch()).job
+        job = self.run_(self._recheck()).job
         self.jobs = list(dict.fromkeys([*self.jobs, *([job] if job else [])]))
 
     @rule(uid=names, most=st.integers(1, 3))
     def work_through(self, uid: str, most: int) -> None:
-        """A worker completes all that it can lease, and finds an item that is due at once: the watch has more to do."""
+        """A worker completes all that it can lease, and finds an item that is due at once, for the recheck."""
         if not self.workers:
             self.begin()
         self.dispatch(most, paused=False)
@@ -72,8 +72,8 @@ class WatchingMachine(LedgerMachine):
             self.lost.append((worker, lease))
         self.items.settle(group)
 
-    async def _watch(self) -> WatchStatus:
-        return await self.rig.watches.status(WATCH.name)
+    async def _recheck(self) -> RecheckStatus:
+        return await self.rig.rechecks.status(RECHECK.name)
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_no_order_of_events_breaks_the_ledger_on_sqlite__R6(tmp_path: Path) -> N
         last = tmp_path / max((p.name for p in tmp_path.iterdir() if p.name.isdigit()), key=int)
         return await sqlite_rig(last / "ledger.db", rig.clock)
 
-    _run(lambda: WatchingMachine(make, again))
+    _run(lambda: RecheckingMachine(make, again))
 
 
 @pytest.mark.timeout(1200)
@@ -117,10 +117,10 @@ def test_no_order_of_events_breaks_the_ledger_on_postgres__R6(request: pytest.Fi
         rig.catalog.shared = frozenset({"site"})  # of the two lanes, one has an owner and one is shared
         return rig
 
-    _run(lambda: WatchingMachine(make, None), examples=15)  # each of them costs six times what it costs on SQLite
+    _run(lambda: RecheckingMachine(make, None), examples=15)  # each of them costs six times what it costs on SQLite
 
 
-def _run(machine: Callable[[], WatchingMachine], examples: int = 25) -> None:
+def _run(machine: Callable[[], RecheckingMachine], examples: int = 25) -> None:
     """Run the machine with a seed of its own each time; `make fuzz` has many more examples."""
     number = int(os.environ.get("FORAGER_TEST_SEED") or random.randrange(2**32))
     sys.stdout.write(f"FORAGER_TEST_SEED={number}\n")

@@ -1,4 +1,4 @@
-"""What every line of the log has, and what the lines about pages have beside it."""
+"""Fields of every log line, and further fields of the lines about pages."""
 
 import asyncio
 import io
@@ -18,11 +18,12 @@ from forager.core.database import Row
 from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
-from forager.engine.job_log import JobLog
-from forager.logs import configure_logs
-from forager.pipelines.scrape.log import page_line
-from forager.pipelines.scrape.target import Scrape
-from forager.pipelines.scrape.words import REASONS
+from forager.engine.work.job_log import JobLog
+from forager.logging import configure_logs
+from forager.pipelines.scrape.job import ScrapeTask
+from forager.pipelines.scrape.pipeline import build
+from forager.pipelines.scrape.reasons import REASONS
+from forager.pipelines.scrape.reports import page_line
 
 paths = st.from_regex(r"/[a-z0-9/]{0,20}", fullmatch=True)
 hosts = st.from_regex("[a-z]{1,9}[.]example", fullmatch=True)
@@ -30,6 +31,8 @@ numbers = st.integers(1, 2**40)
 CANARY = "kanarienvogel"
 # The log cuts the query of every URL by itself: the lines about pages must do without that net.
 tails = st.sampled_from(["", f"?token={CANARY}", f"#{CANARY}", f"?a=1#{CANARY}", f"#a?{CANARY}"])
+
+SCRAPE = build(())
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +48,8 @@ def stream() -> Iterator[io.StringIO]:
 
 @st.composite
 def ends(draw: st.DrawFn) -> Settlement:
-    """How an attempt on a page may end."""
-    task = Scrape(
+    """The possible ends of an attempt on a page."""
+    task = ScrapeTask(
         number=draw(st.integers(0, 99)),
         target_type="job_posting",
         target_url=f"https://{draw(hosts)}{draw(paths)}{draw(tails)}",
@@ -77,7 +80,7 @@ class Rows:
 
 
 async def log_page(end: Settlement, row: Row) -> None:
-    log = JobLog(Rows(row), SystemClock(), lambda kind: "scrape", {"scrape": page_line}, by_task=["scrape"])
+    log = JobLog(Rows(row), SystemClock(), [SCRAPE], {"scrape": page_line}, by_task=["scrape"])
     log.settled([end])
     await log.close()
 
@@ -106,7 +109,7 @@ def test_every_line_is_json_with_what_it_must_have__SC_P38(
     for line in lines:
         assert line.keys() >= {"request_id", "level", "timestamp"}
     about, task = lines[0], end.lease.task
-    assert isinstance(task, Scrape)
+    assert isinstance(task, ScrapeTask)
     page = task.target_url.partition("?")[0].partition("#")[0]
     assert [line["request_id"] for line in lines] == [str(request), str(request), None]
     assert (about["job_id"], about["url"], about["pipeline"]) == (str(job), page, "scrape")
@@ -128,7 +131,7 @@ def test_every_line_is_json_with_what_it_must_have__SC_P38(
 
 async def test_the_log_of_jobs_closes_while_a_line_arrives() -> None:
     for ticks in range(6):
-        log = JobLog(Rows({"id": 1}), SystemClock(), lambda kind: "scrape", {})
+        log = JobLog(Rows({"id": 1}), SystemClock(), [SCRAPE], {})
         log.start()
         for _ in range(4):
             await asyncio.sleep(0)

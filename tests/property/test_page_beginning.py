@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forager.extract.beginning import beginning_of
-from forager.extract.document import Document
+from forager.extract.html.document import Document, beginning_of
 from tests.support.document_answers import answers
 
 URL = "https://shop.example/p/7"

@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forager.logs.lines import _Lines, configure_logs
+from forager.logging import _Lines, configure_logs
 from tests.support.origin import Origin, Seen, reply
 from tests.support.scrape import QUICK, Service, open_service
 
@@ -47,7 +47,7 @@ class World:
         return reply(self.status, self.page.encode(), Content_Type="text/html; charset=utf-8")
 
     async def read(self, target_type: str) -> tuple[str, str]:
-        """What the service tells of this page, and its metrics."""
+        """Return the service's answers about this page, and its metrics."""
         task = await self.service.ask(target_type=target_type, target_url=self.origin.url("/about"))
         await self.service.work()
         told = await self.service.data(f"/{task}")
@@ -87,7 +87,7 @@ async def until(is_there: Callable[[], bool]) -> None:
 
 
 # Feature: scraping-microservices, Property 39: No credentials in logs or metrics
-def test_nothing_that_a_page_says_about_people_is_logged_or_counted__SC_P39(world: World) -> None:
+def test_no_personal_data_of_a_page_is_logged_or_counted__SC_P39(world: World) -> None:
     shown = Counter[str]()
 
     @settings(max_examples=100, deadline=None)

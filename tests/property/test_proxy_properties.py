@@ -1,4 +1,4 @@
-"""Which proxy is next: the seed's properties 18 to 21 over the pool and its table, with a clock that stands still."""
+"""The choice of the next proxy: properties 18 to 21 over the pool and its table, with a clock that stands still."""
 
 import asyncio
 import contextlib
@@ -16,9 +16,9 @@ from forager.core.errors import NoHealthyProxies
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 from forager.core.proxies import ProxyUse
-from forager.engine.lane import LaneRun
-from forager.fetch.proxies import ProxyPool
-from forager.ledger.side_tables.proxies import ProxyTable
+from forager.engine.lanes.lane import LaneRun
+from forager.fetch.proxies.pool import ProxyPool
+from forager.ledger.tables.proxies import ProxyTable
 from forager.secrets.sealing import sealer_for
 from tests.support.postgres import Postgres
 from tests.support.proxies import DecidedCheck, endpoint, pool_on, table_on

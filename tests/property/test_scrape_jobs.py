@@ -1,4 +1,4 @@
-"""What the scrape service promises of tasks and jobs, in every state that they pass through."""
+"""Guarantees of the scrape service for tasks and jobs, in every state that they pass through."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the scrape service promises of every request, over the whole API in this process and a real store."""
+"""Guarantees of the scrape service for every request, over the whole API in this process and a real store."""
 
 import asyncio
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def wrong_requests(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     """A request with one thing wrong, and the field that is."""
     said = draw(requests())
     field_name = draw(st.sampled_from(sorted(_WRONG)))
-    if field_name in ("target_url", "workspace_id") and draw(st.booleans()):  # a missing target_type is any page
+    if field_name == "target_url" and draw(st.booleans()):  # the other fields have defaults
         del said[field_name]
     else:
         said[field_name] = draw(_WRONG[field_name])
@@ -165,7 +165,7 @@ def test_only_the_service_key_opens_a_route__SC_P4(held: Held, key: str | None, 
 # Feature: scraping-microservices, Property 5: Pydantic validation produces 422 with field errors
 @EXAMPLES
 @given(wrong=wrong_requests(), route=st.sampled_from(["", "/sync", "/batch"]))
-def test_what_is_wrong_is_told_field_by_field__SC_P5(held: Held, wrong: tuple[dict[str, Any], str], route: str) -> None:
+def test_errors_are_reported_field_by_field__SC_P5(held: Held, wrong: tuple[dict[str, Any], str], route: str) -> None:
     said, name = wrong
     place = name
     if route == "/batch":
@@ -184,7 +184,7 @@ def test_what_is_wrong_is_told_field_by_field__SC_P5(held: Held, wrong: tuple[di
 # Feature: scraping-microservices, Property 6: Async task creation returns queued status
 @EXAMPLES
 @given(said=requests())
-def test_a_page_that_was_asked_for_is_queued__SC_P6(held: Held, said: dict[str, Any]) -> None:
+def test_a_requested_page_is_queued__SC_P6(held: Held, said: dict[str, Any]) -> None:
     answer = held.run(held.call("POST", API, json=said))
     assert answer.status_code == 202, answer.text
     data = answer.json()["data"]

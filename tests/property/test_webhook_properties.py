@@ -17,12 +17,13 @@ from forager.core.clock import SystemClock
 from forager.core.ledger import Lease, NewJob, Settlement, Want
 from forager.core.outcome import Done
 from forager.core.states import TaskState
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sinks.webhook import signing
+from forager.sinks.webhook.outbox import MOST_RESULTS
 from forager.sinks.webhook.pipeline import build as build_webhooks
-from forager.sinks.webhook.sink import MOST_RESULTS
-from forager.sinks.webhook.task import Delivery
+from forager.sinks.webhook.receivers import WebhookDelivery
 from tests.support.acts import many
 from tests.support.origin import Origin, reply
 from tests.support.webhooks import SECRET, Outbox, open_outbox
@@ -48,7 +49,7 @@ class Stage:
     lanes: dict[str, int] = field(default_factory=dict)
 
     async def end_job(self, wanted: Ends, *, callback: str | None = None, cancel_after: int | None = None) -> UUID:
-        """Submit a job and end its tasks in these ways; `cancel_after` so many, the rest is cancelled."""
+        """Submit a job and end its tasks in these ways; after `cancel_after` tasks, the rest is cancelled."""
         self.count += 1
         ledger = self.outbox.engine.ledger
         params = {"callback_url": callback} if callback else {}
@@ -61,15 +62,15 @@ class Stage:
         await ledger.end(session)
         return job
 
-    async def told(self) -> list[Delivery]:
-        """What the sink makes of the log now: new webhook, taken off the queue."""
+    async def told(self) -> list[WebhookDelivery]:
+        """Return the webhooks that the sink adds now, taken off the queue."""
         await self.outbox.tell()
         ledger = self.outbox.engine.ledger
         session = await ledger.begin("postman")
         leases = await self._lease(session, 100)
         await ledger.settle_and_lease(session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
         await ledger.end(session)
-        return [lease.task for lease in leases if isinstance(lease.task, Delivery)]
+        return [lease.task for lease in leases if isinstance(lease.task, WebhookDelivery)]
 
     async def _lease(self, session: object, most: int) -> list[Lease]:
         ledger = self.outbox.engine.ledger
@@ -96,13 +97,13 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 # Feature: scraping-microservices, Property 40: HMAC-SHA256 webhook signature correctness
-def test_the_signature_is_that_of_the_very_bytes_that_were_sent__SC_P40() -> None:
+def test_the_signature_is_computed_from_the_sent_bytes__SC_P40() -> None:
     with asyncio.Runner() as runner:
 
         async def send(secret: str, payload: object) -> tuple[dict[str, str], bytes]:
             async with Origin(lambda _: reply(200)) as origin:
                 fetch = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: secret, sign=signing.sign)
-                delivery = Delivery(
+                delivery = WebhookDelivery(
                     id="m1", receiver=origin.url("/x"), host="h", body=orjson.dumps(payload).decode(), at=0
                 )
                 step = build_webhooks().steps[0]
@@ -122,7 +123,7 @@ def test_the_signature_is_that_of_the_very_bytes_that_were_sent__SC_P40() -> Non
 
 
 # Feature: scraping-microservices, Property 41: Webhook payload size by job task count
-def test_results_are_told_of_jobs_of_up_to_a_hundred_tasks__SC_P41(stage: Stage) -> None:
+def test_results_are_included_for_jobs_of_up_to_a_hundred_tasks__SC_P41(stage: Stage) -> None:
     @given(count=st.sampled_from([99, 100, 101]) | st.integers(1, 130), badly=st.integers(0, 130))
     def check(count: int, badly: int) -> None:
         failed = min(badly, count)
@@ -141,10 +142,10 @@ def test_results_are_told_of_jobs_of_up_to_a_hundred_tasks__SC_P41(stage: Stage)
 
 
 # Feature: scraping-microservices, Property 42: Webhook callback URL override
-def test_a_jobs_own_receiver_is_told_instead_of_the_default_one__SC_P42(stage: Stage) -> None:
+def test_a_jobs_own_receiver_replaces_the_default_one__SC_P42(stage: Stage) -> None:
     names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-._~", max_size=20)
 
-    async def deliver(delivery: Delivery) -> None:
+    async def deliver(delivery: WebhookDelivery) -> None:
         default = stage.outbox.receiver.url("/hook")
         guard = EgressGuard([stage.outbox.receiver.endpoint, stage.other.endpoint])
         fetch = HttpFetcher(guard, SystemClock(), lambda _: SECRET, sign=signing.sign)

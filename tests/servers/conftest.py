@@ -1,4 +1,4 @@
-"""One real Kafka broker and one real OpenSearch for all tests here; without them tests are skipped, and say why."""
+"""One real Kafka broker and one real OpenSearch for all tests here; without them tests are skipped, with the reason."""
 
 import os
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ async def grow(store: str, jobs: int = 2) -> None:
 
 
 async def check(store: str, folder: Path) -> None:
-    """What committed readers see is the log: each change once, and those of a job in their order."""
+    """Committed readers see the log: each change once, and those of a job in their order."""
     engine = await open_store(store)
     log = await log_of(engine.ledger)
     await engine.close()

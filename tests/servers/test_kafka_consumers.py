@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from forager.sinks.kafka.cluster import Cluster
+from forager.sinks.kafka.cluster import KafkaCluster
 from tests.contract.engine.test_moving_lanes import at_work
 from tests.contract.runners.test_kafka_consumers import PATIENCE, SESSION, Group, completed, survive_rebalances, tasks
 from tests.support.acts import many
@@ -25,7 +25,7 @@ async def rig(postgres_url: str) -> AsyncIterator[EngineRig]:
 
 
 def new_topic(brokers: str) -> StageTopic:
-    made = StageTopic(Cluster(brokers), session_seconds=SESSION, poll_seconds=SESSION)
+    made = StageTopic(KafkaCluster(brokers), session_seconds=SESSION, poll_seconds=SESSION)
     assert made.cluster.make_topics([made.topic], made.partitions) == []
     return made
 

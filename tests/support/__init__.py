@@ -1,1 +1,1 @@
-"""What tests and benchmarks share to start real servers. Never imported by the package itself."""
+"""Helpers of tests and benchmarks to start real servers. Never imported by the package itself."""

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
-from forager.core.errors import Permanent, RateLimited, Transient
+from forager.core.errors import Permanent, RateLimited, Retry, Transient
 from forager.core.http import Fetch, Request
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Gone, Halt, Outcome, Reject, Snooze
-from forager.core.pipeline import Lane, Pipeline, Retry, step
+from forager.core.pipeline import Lane, Pipeline, step
 from forager.core.record import Record
 from forager.core.task import Plan, Task
 

@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from tests.support.schema_templates import prepare_store
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from forager.app.archive import JSON_LINES
-from forager.core.archive import OldRecord
-from forager.core.clock import SystemClock
-from forager.core.faults import Faults
+from forager.core.clock import Faults, SystemClock
+from forager.core.upkeep import OldRecord
 from forager.engine.archive import Archiver
-from forager.ledger.side_tables.archives import ArchiveTable
+from forager.ledger.tables.pages import ArchiveTable
 from forager.storage.folder import Folder
-from tests.support.doomed import KillAt
 from tests.support.engine import EngineRig
+from tests.support.fail_points import KillAt
 from tests.support.forked import start_forked
 from tests.support.rig_pipelines import catalog
 from tests.support.sink_suite import open_store

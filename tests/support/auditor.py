@@ -1,4 +1,4 @@
-"""The auditor: reads the raw tables of a ledger, never our own API, and says what does not add up.
+"""The auditor: reads the raw tables of a ledger, never our own API, and reports violations.
 
 It must never write. An empty list means that every invariant holds; each string names one that is broken.
 """
@@ -30,7 +30,7 @@ class Tables(Protocol):
 
     def read(self, sql: str) -> list[Row]: ...
     def snapshot(self) -> AbstractContextManager[None]:
-        """What is read inside is of one moment, whoever commits meanwhile. One inside another is the same one."""
+        """All reads inside see one moment, whatever is committed meanwhile. A nested block joins the outer one."""
         ...
 
     def close(self) -> None: ...
@@ -176,7 +176,7 @@ def audit(
 
 
 def _sole(t: Tables, kind: str) -> Iterator[str]:
-    """Of such a kind one task is open for each key, over all jobs."""
+    """Such a kind has at most one open task for each key, over all jobs."""
     for row in t.read(
         f"""SELECT key, count(*) AS n FROM {t.tasks} t WHERE kind = '{kind}' AND state IN {OPEN}
         GROUP BY key HAVING count(*) > 1"""
@@ -211,7 +211,7 @@ def _counters(t: Tables) -> Iterator[str]:
 
 
 def _ends(t: Tables) -> Iterator[str]:
-    """A finished job has nothing open and says so; an unfinished one has something open."""
+    """A finished job has nothing open and has a finish time; an unfinished one has something open."""
     rows = t.read(
         f"""SELECT j.id, j.state, j.finished_at, j.drain, count(t.id) AS open FROM jobs j
         LEFT JOIN {t.tasks} t ON t.job_id = j.id AND t.state IN {OPEN} WHERE j.state <> 'planning' GROUP BY j.id"""
@@ -230,7 +230,7 @@ def _ends(t: Tables) -> Iterator[str]:
 
 
 def _claims(t: Tables) -> Iterator[str]:
-    """What runs belongs to one living session; what does not run belongs to none."""
+    """A running task belongs to one living session; any other belongs to none."""
     for row in t.read(
         f"""SELECT t.id, t.state, t.session_id, t.claim, s.id AS alive FROM {t.tasks} t
         LEFT JOIN sessions s ON s.id = t.session_id
@@ -259,7 +259,7 @@ def _lanes(t: Tables, now: int) -> Iterator[str]:
         "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner WHERE l.owner <> 0 AND s.id IS NULL"
     ):
         yield f"lane {row['id']}: owned by {row['owner']}, who is gone"
-    # The moment is compared here: a statement that names it would be another one at each check, to be planned anew.
+    # The moment is compared here: a statement that contains it would be planned again at each check.
     for row in t.read(
         f"""SELECT l.id, l.wake_at, count(*) AS n,
           min(CASE WHEN t.state = 1 THEN coalesce(t.due, 0) ELSE 0 END) AS first FROM lanes l
@@ -308,7 +308,7 @@ def _rejected(t: Tables) -> Iterator[str]:
 
 
 def _changes(t: Tables) -> Iterator[str]:
-    """Numbers are dense from 1, and the tail row knows the last (trap 1)."""
+    """Numbers are dense from 1, and the tail row has the last (trap 1)."""
     (row,) = t.read("SELECT count(*) AS n, coalesce(max(id), 0) AS last, coalesce(min(id), 1) AS first FROM changes")
     (tail,) = t.read("SELECT change FROM tail")
     if not (row["n"] == row["last"] == tail["change"] and row["first"] == 1):
@@ -320,7 +320,7 @@ def _changes(t: Tables) -> Iterator[str]:
 
 
 def _records(t: Tables, record: type[Record], *, pruned: bool = False) -> Iterator[str]:
-    """One row per natural key; the log tells of each, once per version, and ends at the version of the row."""
+    """One row per natural key; the log contains each, once per version, and ends at the version of the row."""
     table, key, kind = record.table, record.key_field, record.kind
     per_job = record.scope == "job"
     scope = "job_id, " if per_job else ""
@@ -352,7 +352,7 @@ def _records_of_jobs(t: Tables, tables: Sequence[str]) -> Iterator[str]:
 
 
 def _last_change(t: Tables, record: type[Record]) -> Iterator[str]:
-    """A row of world scope holds the moment of its last change, and is gone exactly if that change tells so."""
+    """A row of world scope holds the time of its last change, and is gone exactly if that change is `gone`."""
     key, kind = record.key_field, record.kind
     for row in t.read(
         f"""SELECT r.{key} AS key, r.changed_at, r.gone_at, r.gone_reason, c.op, c.at FROM {record.table} r

@@ -8,9 +8,9 @@ import orjson
 
 from forager.core.change import Change
 from forager.core.sink import SinkRow
-from forager.kit.mirror import Mirror, MirrorColumn, MirrorTable
 from forager.pipelines.places.mirror import mirror
 from forager.pipelines.places.records import Place, Sighting
+from forager.sdk.delivery import Mirror, MirrorColumn, MirrorTable
 from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.sink import BigQuerySink
 from forager.sinks.bigquery.warehouse import Warehouse
@@ -42,7 +42,7 @@ async def deliver(rig: PlacesRig, sink: BigQuerySink, after: int = 0, size: int 
 
 
 async def views(rig: PlacesRig) -> dict[str, list[tuple[Any, ...]]]:
-    """What the ledger's own views show, in the order of their keys."""
+    """Return the rows of the ledger's own views, in the order of their keys."""
     return {
         table.name: [_plain(table, row) for row in await rig.read(f"SELECT * FROM {table.name} ORDER BY {_by(table)}")]
         for table in (mirror.jobs, mirror.tasks, mirror.records["sighting"])
@@ -50,7 +50,7 @@ async def views(rig: PlacesRig) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def mirrored(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """What BigQuery has, in the same order."""
+    """Return the rows of BigQuery, in the same order."""
     return {
         table.name: [
             _plain(table, row)

@@ -1,4 +1,4 @@
-"""What chaos tests share: a job on a store, a sandbox to work against, and the verdict of an independent auditor."""
+"""Helpers of chaos tests: a job on a store, a sandbox to work against, and the verdict of an independent auditor."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ KEYWORD = "bars"
 
 @dataclass
 class Verdict:
-    """What the raw tables and the sandbox's log say."""
+    """The result from the raw tables and the sandbox's log."""
 
     broken: list[str]
     states: Counter[int]
@@ -46,7 +46,7 @@ def tables_of(store: str) -> Tables:
 
 
 async def submit(options: Options, tasks: int) -> UUID:
-    """Create the store and a job of so many queries in it."""
+    """Create the store and a job of `tasks` queries in it."""
     if "://" in options.store:
         rig = await open_postgres(options.store, pipelines(options))
     else:
@@ -84,7 +84,7 @@ def judge(store: str, sandbox: SerperSandbox, tasks: int) -> Verdict:
 
 
 def in_state(store: str, state: TaskState) -> int:
-    """How many tasks are in it; those that run are what a kill at this moment takes with it."""
+    """Return the number of tasks in this state; a kill at this moment takes the running ones with it."""
     tables = tables_of(store)
     try:
         return int(tables.read(f"SELECT count(*) AS n FROM {tables.tasks} t WHERE state = {int(state)}")[0]["n"])
@@ -116,7 +116,7 @@ async def gone(process: ForkServerProcess, patience: float) -> int | None:
 
 
 async def requests(sandbox: SerperSandbox, more: int, process: ForkServerProcess, patience: float = 30.0) -> bool:
-    """Until so many more have arrived; False if the process ended before."""
+    """Wait until `more` further requests have arrived; False if the process ended before."""
     target = sandbox.log.total + more
     async with asyncio.timeout(patience):
         while sandbox.log.total < target:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forager.core.errors import Unconfigured
-from forager.fetch.browser.executable import find_chromium
+from forager.fetch.browser.chromium import find_chromium
 
 PATIENCE = 60.0
 
@@ -28,11 +28,11 @@ def require_chromium() -> Path:
 
 def be_patient(patch: pytest.MonkeyPatch) -> None:
     """Give a browser as long as the first start from a cold disk takes on a machine that is busy with other tests."""
-    from forager.fetch.browser import actions, chromium, visit
+    from forager.fetch.browser import chromium, visit
 
     patch.setattr(chromium, "LAUNCH_TIMEOUT", PATIENCE)
     patch.setattr(visit, "OPEN_TIMEOUT", PATIENCE)
-    patch.setattr(actions, "SCREENSHOT_TIMEOUT", PATIENCE)
+    patch.setattr(visit, "SCREENSHOT_TIMEOUT", PATIENCE)
 
 
 if __name__ == "__main__":

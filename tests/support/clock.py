@@ -1,4 +1,4 @@
-"""Clocks of our own: they stand still until they are told to move, so that a year passes in a second."""
+"""Clocks for tests: they stand still until a test advances them, so that a year passes in a second."""
 
 import asyncio
 import heapq
@@ -20,7 +20,7 @@ class HandTimer:
 
 
 class TimedClock:
-    """Time and timers; subclasses say what a sleep does."""
+    """Time and timers; subclasses define what a sleep does."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC), monotonic: float = 1_000.0) -> None:
         self._start = start
@@ -40,7 +40,7 @@ class TimedClock:
         return timer
 
     def next_timer(self) -> float | None:
-        """When the next timer is due, if any is set."""
+        """Return when the next timer is due, if one is set."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

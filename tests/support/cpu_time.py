@@ -1,4 +1,4 @@
-"""The CPU time of a call, for tests that compare two of them: a ratio holds on a slow or busy machine too."""
+"""The CPU time of a call, for tests that compare two of them: a ratio also holds on a slow or busy machine."""
 
 import time
 from collections.abc import Callable

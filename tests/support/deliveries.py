@@ -8,12 +8,12 @@ from typing import Any
 from forager.core.change import Change
 from forager.core.clock import Clock
 from forager.core.errors import Permanent, Transient
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from forager.core.sink import Cursors, Sink
-from forager.engine.deliver import Delivery, Pace
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.engine.deliver import DeliveryTiming, SinkDelivery
+from forager.ledger.tables.sinks import SinkTable
 
-QUICK = Pace(look_every=0.01, first_pause=0.02, longest_pause=0.1, between_tries=(0.01,) * 4)
+QUICK = DeliveryTiming(look_every=0.01, first_pause=0.02, longest_pause=0.1, between_tries=(0.01,) * 4)
 """The same rules with pauses that a test can wait for."""
 
 
@@ -22,12 +22,12 @@ def sink_table(ledger: Any) -> SinkTable:
 
 
 async def deliver_new(
-    ledger: Any, sink: Sink, clock: Clock, *, cursors: Cursors | None = None, pace: Pace | None = None
+    ledger: Any, sink: Sink, clock: Clock, *, cursors: Cursors | None = None, pace: DeliveryTiming | None = None
 ) -> bool:
-    """What is new now, by a session that takes the sink's lane and gives it back."""
+    """Deliver the new changes, in a session that takes the sink's lane and gives it back."""
     session = await ledger.begin("deliveries")
     try:
-        made = Delivery(ledger, cursors or sink_table(ledger), sink, clock, lambda: session, pace)
+        made = SinkDelivery(ledger, cursors or sink_table(ledger), sink, clock, lambda: session, pace)
         return await made.deliver_new()
     finally:
         await ledger.end(session)
@@ -41,9 +41,9 @@ class Faulty:
     down: bool = False
     """It cannot be reached: nothing arrives."""
     answers_lost: int = 0
-    """So many batches arrive, but the answer does not."""
+    """Number of batches that arrive although their answer is lost."""
     loses: Callable[[], bool] = lambda: True
-    """Whether the answer of a batch is one of these."""
+    """Return whether the answer of a batch is one of these."""
     poison: set[int] = field(default_factory=set)
     """Changes that it refuses; a batch with one of them has no effect."""
     slow: float = 0.0

@@ -7,22 +7,24 @@ from typing import Any
 
 from forager.core.change import Change
 from forager.core.ledger import Session
-from forager.engine.deliver import Delivery, Pace
+from forager.engine.deliver import DeliveryTiming, SinkDelivery
 from tests.support.deliveries import QUICK, sink_table
 from tests.support.rig import HandClock, Rig, Worker
 from tests.support.rig_pipelines import Thing, calls
 
 
 async def grow(rig: Rig, worker: Worker, count: int = 3) -> None:
-    """A job that finds so many things: in all, so many changes and the two of the job."""
+    """Run a job that finds `count` things: `count` changes and the two of the job."""
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await worker.settle(lease, records=[Thing(uid=f"{lease.task_id}-{n}") for n in range(count)])
 
 
-def deliver(rig: Rig, sink: Any, session: Session | None, pace: Pace = QUICK, clock: Any = None) -> Delivery:
+def deliver(
+    rig: Rig, sink: Any, session: Session | None, pace: DeliveryTiming = QUICK, clock: Any = None
+) -> SinkDelivery:
     """The loop that delivers to this sink, by this session; its clock stands still unless a test brings another."""
-    return Delivery(rig.ledger, sink_table(rig.ledger), sink, clock or HandClock(), lambda: session, pace)
+    return SinkDelivery(rig.ledger, sink_table(rig.ledger), sink, clock or HandClock(), lambda: session, pace)
 
 
 async def everything(rig: Rig) -> list[int]:
@@ -31,7 +33,7 @@ async def everything(rig: Rig) -> list[int]:
 
 
 @asynccontextmanager
-async def running(*deliveries: Delivery) -> AsyncIterator[None]:
+async def running(*deliveries: SinkDelivery) -> AsyncIterator[None]:
     """These deliveries at work beside the test; stopped at the end."""
     tasks = [asyncio.create_task(each.run()) for each in deliveries]
     try:

@@ -16,7 +16,7 @@ def code_on(page: str, word: str) -> str:
 
 
 def module_on(page: str, word: str, name: str) -> ModuleType:
-    """That block as a module of this name."""
+    """Return that block as a module of this name."""
     if name not in sys.modules:
         module = ModuleType(name)
         sys.modules[name] = module

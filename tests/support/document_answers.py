@@ -1,9 +1,9 @@
 """Everything about a page that its markup and its first elements tell, to compare two ways of reading it."""
 
-from forager.extract.document import Document
-from forager.extract.products.missing import says_missing
+from forager.extract.html.document import Document
+from forager.extract.html.structured_data import things
+from forager.extract.products.findings import says_missing
 from forager.extract.products.parsers.base import parser
-from forager.extract.structured_data import things
 
 
 def answers(document: Document) -> dict[str, object]:

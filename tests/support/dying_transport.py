@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forager.cli.transport import LocalTransport
-from forager.kit.cli.client import Answer
+from forager.client.connect import LocalTransport
+from forager.sdk.cli.client import ApiAnswer
 
 
 class Killed(Exception):
@@ -12,7 +12,7 @@ class Killed(Exception):
 
 
 class DyingTransport:
-    """Carries so many requests; then its client is gone, before or after the server has acted on the last one."""
+    """Carries a number of requests; then its client is gone, before or after the server has acted on the last one."""
 
     where = "here"
 
@@ -21,7 +21,7 @@ class DyingTransport:
         self._left = requests
         self._acts = acts
 
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
         self._left -= 1
         if self._left > 0:
             return await self._send(method, target, headers, body)

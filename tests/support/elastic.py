@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from forager.core.change import Change
-from forager.kit.indexed import Indexed, IndexedField
-from forager.sinks.elasticsearch.client import Client, Cluster
-from forager.sinks.elasticsearch.index import ElasticIndex
-from forager.sinks.elasticsearch.mapping import index_body
-from forager.sinks.elasticsearch.sink import ElasticsearchSink
+from forager.sdk.delivery import Indexed, IndexedField
+from forager.sinks.elasticsearch.client import Client, SearchCluster, index_body
+from forager.sinks.elasticsearch.search import ElasticIndex
+from forager.sinks.elasticsearch.wiring import ElasticsearchSink
 from tests.support.elastic_standin import StandIn
 from tests.support.rig_pipelines import Thing
 
@@ -80,7 +79,7 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 def index_at(ledger: Any, folder: Path) -> ElasticIndex:
-    return ElasticIndex(Client(Cluster(url_of(folder), 20.0)), ledger, THINGS, prefix=prefix_of(folder))
+    return ElasticIndex(Client(SearchCluster(url_of(folder), 20.0)), ledger, THINGS, prefix=prefix_of(folder))
 
 
 def open_elastic(ledger: Any, folder: Path) -> ElasticsearchSink:

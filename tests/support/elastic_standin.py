@@ -1,6 +1,6 @@
 """A stand-in for Elasticsearch and OpenSearch: NOT the real thing, only the requests that Forager sends to them.
 
-It keeps indexes in memory and knows aliases, external versions, the queries of `sinks/elasticsearch/questions.py`,
+It keeps indexes in memory and knows aliases, external versions, the queries of `sinks/elasticsearch/search.py`,
 highlights and term suggestions. Its stemmer only removes a plural `s`; its scores are weights. What depends on a real
 cluster is shown on one: `tests/servers/test_opensearch.py`.
 """
@@ -27,7 +27,7 @@ LONGEST_KEYWORD = 32_766
 class _Index:
     body: dict[str, Any]
     documents: dict[str, tuple[int, dict[str, Any] | None]] = field(default_factory=dict)
-    """By id: version and source; None once it is deleted."""
+    """Maps an id to version and source; None once it is deleted."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for number, (version, source) in self.documents.items():
@@ -47,18 +47,18 @@ class Refusal(Exception):
 
 
 class StandIn:
-    """Serves on loopback from a thread of its own, so that other processes of a test can use it, too."""
+    """Serves on loopback from a thread of its own, so that other processes of a test can also use it."""
 
     def __init__(self) -> None:
         self.indexes: dict[str, _Index] = {}
         self.aliases: dict[str, str] = {}
         self.refused: set[str] = set()
-        """Words that no document may contain: such a document is refused for good."""
+        """Words that no document may contain: such a document is refused permanently."""
         self.refuses_indexes = False
-        """Whether it has as many indexes as it may have."""
+        """True if no further index may be created."""
         self.down = False
         self.lost = 0
-        """So many bulk requests take effect, and their answer is an error."""
+        """Number of bulk requests that take effect although their answer is an error."""
         self.requests: list[tuple[str, str]] = []
         self._started = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()

@@ -5,24 +5,27 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from forager.core.clock import Clock, SystemClock
-from forager.core.http import Request, Response
-from forager.core.ledger import NewJob, Submitted
-from forager.core.pipeline import JobLimits, Pipeline, Retry
+from forager.core.errors import Retry
+from forager.core.http import Fetch, Request, Response
+from forager.core.ledger import Ledger, NewJob, Submitted
+from forager.core.pipeline import JobLimits, Pipeline
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.engine.sweep import sweep_forever, sweep_interval
-from forager.engine.work import Worker
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.engine.lanes.fetch import Resources
+from forager.engine.upkeep import sweep_forever, sweep_interval
+from forager.engine.work.worker import Worker, WorkerOptions
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.tables.schedules import ScheduleTable
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import build as build_places
 from forager.pipelines.places.pipeline import places, plan
@@ -50,6 +53,13 @@ def zip_codes(count: int) -> tuple[str, ...]:
     return tuple(known[:count])
 
 
+def make_worker(ledger: Ledger, pipelines: Sequence[Pipeline], fetch: Fetch, clock: Clock, **more: Any) -> Worker:
+    """A worker; `more` holds its `rules` and any field of `Resources` and `WorkerOptions`."""
+    rules = more.pop("rules", None)
+    outside = {each.name: more.pop(each.name) for each in fields(Resources) if each.name in more}
+    return Worker(ledger, pipelines, Resources(fetch, **outside), clock, rules=rules, options=WorkerOptions(**more))
+
+
 @dataclass
 class EngineRig:
     """One store, and as many workers on it as a test starts (on SQLite they share the one process)."""
@@ -62,9 +72,9 @@ class EngineRig:
     key: str = "sandbox-key"
     fetchers: list[HttpFetcher] = field(default_factory=list)
     may_rest: bool = False
-    """Whether lanes sleep by rules of their own (hours, long pauses)."""
+    """True if lanes sleep by their own rules (hours, long pauses)."""
     starts: list[float] = field(default_factory=list)
-    """When each request left us, by the monotonic clock."""
+    """Times at which requests were sent, by the monotonic clock."""
 
     @property
     def schedules(self) -> ScheduleTable:
@@ -83,7 +93,7 @@ class EngineRig:
             self.starts.append(time.monotonic())
             return await fetcher(request)
 
-        return Worker(self.ledger, self.pipelines, send, more.pop("clock", self.clock), **more)
+        return make_worker(self.ledger, self.pipelines, send, more.pop("clock", self.clock), **more)
 
     async def submit(self, plans: Iterable[Plan], pipeline: str = "acts", **limits: Any) -> UUID:
         submitted: Submitted = await self.ledger.submit(NewJob(pipeline, {}, JobLimits(**limits)), plans)

@@ -30,7 +30,8 @@ from tests.support.forked import start_forked
 
 ROOT = Path(__file__).parents[2]
 OWED = 10
-"""So many tasks' records the broken build keeps for later transactions: many pages are empty, so more than one."""
+"""Number of tasks whose records the broken build keeps for later transactions. Many pages are empty, so more than
+one."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Options:
     concurrency: int = 32
     grace: float = 5.0
     wall_offset: float = 0.0
-    """How many seconds this process's wall clock is wrong."""
+    """Error of this process's wall clock, in seconds."""
     deaf: bool = False
     """The heartbeat does not hear at first that its session was lost, so that the fence is all there is."""
     broken: bool = False
@@ -141,7 +142,7 @@ async def work(options: Options) -> None:
 
 @contextlib.asynccontextmanager
 async def _swept(rig: EngineRig) -> Any:
-    from forager.engine.sweep import sweep_forever, sweep_interval
+    from forager.engine.upkeep import sweep_forever, sweep_interval
 
     sweeper = asyncio.create_task(sweep_forever(rig.ledger, rig.clock, sweep_interval(rig.lease)))
     try:

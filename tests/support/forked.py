@@ -22,7 +22,7 @@ PRELOADED = (
     "tests.support.retention_process",
     "tests.support.reviews_process",
     "tests.support.sink_process",
-    "tests.support.watch_process",
+    "tests.support.recheck_process",
     "tests.support.webhook_process",
     "tests.support.preload",
 )

@@ -49,12 +49,18 @@ class Command:
 
 
 def start_command(
-    arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, out: Path, err: Path
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    out: Path,
+    err: Path,
+    umask: int | None = None,
 ) -> Command:
     """Start `forager` with these arguments, in this folder and environment, with its output in two files."""
     for path in (out, err):
         path.write_text("")  # it can be read at once
-    where = (str(folder), str(out), str(err))
+    where = (str(folder), str(out), str(err), umask)
     return Command(start_function(_run, tuple(arguments), dict(environment), *where, daemon=False))
 
 
@@ -75,7 +81,11 @@ def _run_module(module: str, arguments: tuple[str, ...], environment: dict[str, 
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _run(arguments: tuple[str, ...], environment: dict[str, str], folder: str, out: str, err: str) -> None:
+def _run(
+    arguments: tuple[str, ...], environment: dict[str, str], folder: str, out: str, err: str, umask: int | None
+) -> None:
+    if umask is not None:
+        os.umask(umask)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

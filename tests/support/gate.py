@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from forager.core.proxies import ProxyEndpoint
-from forager.fetch import EgressGuard
 from forager.fetch.browser.gate import IDLE, MOST_CONNECTIONS, USERNAME, Gate, Passage
-from forager.fetch.connect import Dialer, open_socket
-from forager.fetch.guard import Resolver
+from forager.fetch.guard import EgressGuard, Resolver
+from forager.fetch.http.connect import Dialer, open_socket
 from tests.support.origin import trusting
 
 _FIRST_LINE = re.compile(rb" HTTP/1\.[01]\r\n")

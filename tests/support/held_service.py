@@ -15,12 +15,12 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from forager.api import health_snapshot
+from forager.api import health
 from forager.core.http import Render
 from forager.core.ledger import Lease, OwnedLane, Session, Settlement, Want
 from forager.core.states import TaskState
 from forager.pipelines.scrape.extractors import EXTRACTORS
-from forager.pipelines.scrape.records import Result
+from forager.pipelines.scrape.job import Result
 from tests.support.scrape import Service, open_service
 
 NOT_FOUND: dict[str, Any] = {"error": "There is no such page.", "reason": "not_found", "error_type": "http"}
@@ -66,7 +66,7 @@ class Held:
 @contextlib.contextmanager
 def held_still(home: Path) -> Iterator[Held]:
     patch = pytest.MonkeyPatch()
-    patch.setattr(health_snapshot, "FRESH", 0.0)
+    patch.setattr(health, "FRESH", 0.0)
     with asyncio.Runner() as runner, patch.context():
         stack = contextlib.AsyncExitStack()
         service = runner.run(_enter(stack, home))
@@ -105,7 +105,7 @@ renders: st.SearchStrategy[Render] = st.sampled_from(["auto", "http", "browser"]
 
 @st.composite
 def requests(draw: st.DrawFn) -> dict[str, Any]:
-    """What a caller may send."""
+    """A request of a caller."""
     kind = draw(st.sampled_from(sorted(TYPES)))
     said: dict[str, Any] = {
         "target_type": kind,

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import forager
-from forager.extract.document import Document, decoded
-from forager.extract.html_limits import bounded
-from forager.extract.json_ld import loads_tolerantly
-from forager.extract.normalise import normalise
-from forager.extract.products.missing import says_missing
+from forager.extract.html.document import Document, decoded
+from forager.extract.html.limits import bounded
+from forager.extract.html.structured_data import loads_tolerantly
+from forager.extract.products.findings import says_missing
+from forager.extract.sitemaps import from_robots, is_index, locations
+from forager.extract.text.normalise import normalise
 from forager.fetch.page_classifier import looks
-from forager.fetch.robots_rules import Rules
-from forager.pipelines.products.links import followable
-from forager.pipelines.products.sitemap import from_robots, is_index, locations
+from forager.fetch.robots import RobotsRules
+from forager.pipelines.products.page_outcome import followable
 from forager.pipelines.products.wiring import parsers
-from forager.pipelines.scrape.extractor import Page
+from forager.pipelines.scrape.extractor import PageInput
 from forager.pipelines.scrape.extractors import EXTRACTORS
 
 sre: Any = importlib.import_module("re._constants")
@@ -306,7 +306,7 @@ CONTEXTS: dict[str, Callable[[str], str]] = {
 
 def _extract(extractor: Any) -> Callable[[str], object]:
     def read(page: str) -> object:
-        extracted = extractor.parse(Page(URL, page, 200, AT), extractor.fields)
+        extracted = extractor.parse(PageInput(URL, page, 200, AT), extractor.fields)
         return normalise(extractor.output, {field: found.value for field, found in extracted.fields.items()})
 
     return read
@@ -343,7 +343,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 TEXT_READERS: dict[str, Callable[[str], object]] = {
     "sitemap": _sitemap,
-    "robots.txt": lambda text: Rules(text, "forager").allows(URL),
+    "robots.txt": lambda text: RobotsRules(text, "forager").allows(URL),
     "json": loads_tolerantly,
 }
 """Read a text as it is."""

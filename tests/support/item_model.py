@@ -1,4 +1,4 @@
-"""What the ledger must know of items, worked out without it: the state machine compares both after every rule."""
+"""A model of the ledger's items, computed without it: the state machine compares both after every rule."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ItemModel:
         self.items: dict[str, Known] = {}
 
     def settle(self, accepted: Iterable[Settlement]) -> None:
-        """What a group of settlements tells of items, in order."""
+        """The updates of items by a group of settlements, in order."""
         for settlement in accepted:
             extras = settlement.extras or Extras()
             for item in settlement.records:
@@ -59,13 +59,13 @@ class ItemModel:
         return [u for u, known in self.items.items() if isinstance(known.item.due, datetime) and known.item.due <= now]
 
     def clear_due(self, uids: Collection[str]) -> None:
-        """A watch has turned these into tasks."""
+        """A recheck has turned these into tasks."""
         for uid in uids:
             known = self.items[uid]
             known.item = known.item.model_copy(update={"due": None})
 
     def differences(self, rows: dict[str, Row]) -> list[str]:
-        """What the tables say otherwise. Takes note of the versions that are stored now."""
+        """Return the differences from the tables. Remembers the versions that are stored now."""
         found = []
         for uid in self.items.keys() | rows.keys():
             known, row = self.items.get(uid), rows.get(uid, {})

@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 
 from forager.core.change import Change
-from forager.core.faults import Faults
-from forager.kit.publication import Message, Publication
-from forager.sinks.kafka.cluster import Cluster
-from forager.sinks.kafka.published import CHANGE, SOURCE
+from forager.core.clock import Faults
+from forager.sdk.delivery import Publication, PublishedMessage
+from forager.sinks.kafka.cluster import KafkaCluster
+from forager.sinks.kafka.publisher import CHANGE, SOURCE
 from forager.sinks.kafka.sink import KafkaSink
 
 TIMEOUT = 20.0
@@ -93,9 +93,9 @@ def prefix_of(folder: Path) -> str:
     return f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:10]}-"
 
 
-def everything(change: Change) -> Message:
+def everything(change: Change) -> PublishedMessage:
     value = {"id": change.id, "identity": change.identity, "op": change.op, "body": change.body}
-    return Message("all", str(change.job), value)
+    return PublishedMessage("all", str(change.job), value)
 
 
 EVERYTHING = Publication(("all",), KINDS, everything)
@@ -106,7 +106,7 @@ def open_kafka(
 ) -> KafkaSink:
     """A sink that publishes every change of the rig's pipeline on one topic."""
     return KafkaSink(
-        Cluster(brokers_of(folder), TIMEOUT),
+        KafkaCluster(brokers_of(folder), TIMEOUT),
         {"rig": EVERYTHING},
         ledger,
         name=prefix_of(folder) + name,
@@ -120,7 +120,7 @@ def open_kafka(
 def read_topic(folder: Path, topic: str = "all") -> list[tuple[int, str, dict[str, Any]]]:
     """(change, key, value) of every committed message of a test's topic, in the order of changes."""
     found = []
-    for message in Cluster(brokers_of(folder), TIMEOUT).read(prefix_of(folder) + topic):
+    for message in KafkaCluster(brokers_of(folder), TIMEOUT).read(prefix_of(folder) + topic):
         headers: dict[str, Any] = dict(message.headers() or ())
         assert headers[SOURCE]
         key, value = message.key(), message.value()

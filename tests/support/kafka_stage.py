@@ -13,11 +13,11 @@ from confluent_kafka import Producer, TopicPartition
 from forager.core.ids import task_uuid
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.states import TaskState
-from forager.engine.work import Worker
-from forager.kit.publication import Stage
+from forager.engine.work.worker import Worker
 from forager.runners.kafka.feed import StageFeed
-from forager.sinks.kafka.cluster import Cluster
-from forager.sinks.kafka.published import SOURCE
+from forager.sdk.delivery import PublishedStage
+from forager.sinks.kafka.cluster import KafkaCluster
+from forager.sinks.kafka.publisher import SOURCE
 from tests.support.acts import QUICK, acts
 
 LANE = "acts"
@@ -27,14 +27,14 @@ OURS = "tests"
 def offered_acts(**lane: Any) -> Pipeline:
     """Acts whose new tasks are offered, in a lane that every worker uses."""
     policy = Lane(LANE, **{"rate": None, "retry": QUICK, "scope": "worker", **lane})
-    return replace(acts(policy, timeout=60.0), tells=frozenset({TaskState.READY}))
+    return replace(acts(policy, timeout=60.0), logged_states=frozenset({TaskState.READY}))
 
 
 @dataclass
 class StageTopic:
     """One topic and its consumer group; each has a name that no other test uses."""
 
-    cluster: Cluster
+    cluster: KafkaCluster
     session_seconds: float = 6.0
     poll_seconds: float = 300.0
     topic: str = ""
@@ -62,7 +62,7 @@ class StageTopic:
 
     def feed(self, worker: Worker, most: int = 250) -> StageFeed:
         """Let a worker claim what the topic names. Start its consumer with `start`, and close it in a thread."""
-        stage = Stage("act", self.topic, LANE, self.group)
+        stage = PublishedStage("act", self.topic, LANE, self.group)
         connect = partial(self.cluster.group_consumer, self.group, self.session_seconds, poll_seconds=self.poll_seconds)
         feed = StageFeed(stage, connect, worker.claims, source=OURS, most=most, is_stopping=lambda: False)
         worker.claims.when_over(feed.over)

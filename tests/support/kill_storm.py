@@ -18,15 +18,16 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.errors import Conflict
 from forager.core.http import Fetch
 from forager.core.outcome import Outcome
 from forager.core.secret import Secret
 from forager.core.sink import SinkRow
 from forager.core.task import Task
-from forager.pipelines.reviews.access import submit_token
+from forager.pipelines.reviews.wiring import submit_token
 from forager.sandbox import (
     FULL_DENSITY,
     ApifyConfig,

@@ -113,7 +113,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return {(row["kind"], row["key"]): row for row in rows}
 
     def _added(self, had: Mapping[tuple[str, str], Row], names: set[tuple[str, str]], again: bool) -> int:
-        """How many tasks must be new or queued again. The latter may change from now on."""
+        """Return the number of tasks that must be new or queued again. The latter may change from now on."""
         reopened = {had[name]["id"] for name in names & had.keys() if again and had[name]["state"] in ENDED}
         self.completed = {number: row for number, row in self.completed.items() if number not in reopened}
         return len(names - had.keys()) + len(reopened)

@@ -1,4 +1,4 @@
-"""What the state machine over the ledger draws: plans, limits, records and the rarer parts of an effect."""
+"""Strategies of the state machine over the ledger: plans, limits, records and the rarer parts of an effect."""
 
 from datetime import UTC, datetime
 

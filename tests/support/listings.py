@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.engine.recheck import Rechecker
 from forager.engine.schedule import Scheduler
-from forager.engine.watch import Watcher
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from forager.sandbox.jumping_clock import StandingStill
 from tests.support.api import KEY, client_of
@@ -87,15 +88,15 @@ class Rentals:
         return [dict(row) for row in await self.app.database.fetch(sql, values)]
 
     def asked(self, operation: str) -> int:
-        """How many requests of this operation the upstream got."""
+        """Return the number of requests of this operation at the upstream."""
         return sum(call.operation == operation for call in self.apify.log.since(0))
 
     def pages(self) -> int:
-        """How many pages of listings were asked for."""
+        """Return the number of requested pages of listings."""
         return self.asked("page.get")
 
     def started(self) -> list[str]:
-        """What runs were started for, in their order."""
+        """Return the inputs of the started runs, in their order."""
         return [run.search for run in self.apify.runs]
 
 
@@ -163,10 +164,11 @@ async def _working(app: App, clock: SimulatedClock | None, *, schedules: bool) -
         return
     writer = app.ledger._writer  # type: ignore[attr-defined]
     clock.wait_for(lambda: writer.pending)
+    clock.wait_for(lambda: app.offload.pending)  # type: ignore[attr-defined]
     writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
-    watcher = Watcher(app.ledger, list(app.pipelines.values()), clock, look_every=LOOKS)
-    app.worker.when_settled(watcher.tell)
-    loops = [asyncio.create_task(app.worker.run()), asyncio.create_task(watcher.run())]
+    rechecker = Rechecker(app.ledger, list(app.pipelines.values()), clock, look_every=LOOKS)
+    app.worker.when_settled(rechecker.note_settled)
+    loops = [asyncio.create_task(app.worker.run()), asyncio.create_task(rechecker.run())]
     if schedules:
         scheduler = Scheduler(app.schedules, app.create_scheduled, app.ledger.now, clock, longest_nap=LOOKS)
         loops.append(asyncio.create_task(scheduler.run()))

@@ -1,11 +1,11 @@
-"""Forager in a process of its own that is to be killed, with its watches and schedules."""
+"""Forager in a process of its own that is to be killed, with its rechecks and schedules."""
 
 import asyncio
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from tests.support.forked import start_forked
 
 

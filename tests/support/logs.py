@@ -7,7 +7,7 @@ from typing import Literal, TextIO, TypeVar
 
 import structlog
 
-from forager.logs.lines import _Lines, configure_logs
+from forager.logging import _Lines, configure_logs
 
 Stream = TypeVar("Stream", bound=TextIO)
 Form = Literal["auto", "json", "console"]

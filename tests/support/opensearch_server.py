@@ -22,7 +22,7 @@ START_SECONDS = 180.0
 JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 MAIN = "org.codelibs.opensearch.runner.OpenSearchRunner"
 ADDRESS = re.compile(r"AbstractHttpServerTransport\] publish_address \{(127\.0\.0\.1:[0-9]+)\}")
-"""Where it serves: the runner takes the first free port from 9201 on, and says so in its log."""
+"""Its URL: the runner takes the first free port from 9201 on, and logs it."""
 
 
 class Server:

@@ -93,7 +93,7 @@ def reply(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
 
 
 def trusting() -> ssl.SSLContext:
-    """What a client needs to believe an `Origin(tls=True)`."""
+    """Return the TLS context of a client that trusts an `Origin(tls=True)`."""
     return ssl.create_default_context(cafile=PEM)
 
 

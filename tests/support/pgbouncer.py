@@ -44,7 +44,7 @@ class PgBouncerMissing(Exception):
 
 
 class PgBouncer:
-    """Use as a context manager. It ends when the process that started it dies, too."""
+    """Use as a context manager. It also ends when the process that started it dies."""
 
     def __init__(self, server_url: str) -> None:
         """`server_url` names any database of the server, which lets everybody in from loopback."""

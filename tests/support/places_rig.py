@@ -20,7 +20,7 @@ from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Want
 from forager.core.outcome import Done
 from forager.core.states import ENDS, TaskState
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import places, plan
@@ -36,7 +36,7 @@ class _Store(Ledger, Protocol):
 
 
 def found(first: int, count: int, **more: Any) -> list[dict[str, Any]]:
-    """So many places as Serper shows them, numbered from `first`."""
+    """Return this number of places as Serper shows them, numbered from `first`."""
     return [
         {
             "position": n - first + 1,
@@ -60,8 +60,8 @@ class PlacesRig:
     lanes: list[int] = field(default_factory=list)
 
     @property
-    def reports(self) -> Reports:
-        return Reports(self.ledger.database, self.catalog)
+    def reports(self) -> LedgerReports:
+        return LedgerReports(self.ledger.database, self.catalog)
 
     async def submit(self, keyword: str = "bars", zips: Sequence[str] = ("85001",), **more: Any) -> UUID:
         job = PlacesJob(keyword=keyword, zips=tuple(zips), **more)
@@ -71,7 +71,7 @@ class PlacesRig:
         return (await self.ledger.submit(new, plans)).job
 
     async def lease(self, most: int = 100) -> dict[str, Lease]:
-        """By key: for one job at a time."""
+        """Return sightings by key: for one job at a time."""
         return {lease.key: lease for lease in await self.leases(most)}
 
     async def leases(self, most: int = 100) -> Sequence[Lease]:
@@ -131,7 +131,7 @@ class PlacesRig:
 
 def _catalog(*, mirrored: bool) -> Catalog:
     """`mirrored`: every end of a query is in the change log, as where a warehouse is configured."""
-    return Catalog([replace(places, tells=ENDS) if mirrored else places])
+    return Catalog([replace(places, logged_states=ENDS) if mirrored else places])
 
 
 async def sqlite_places(folder: Path, clock: Clock | None = None, *, mirrored: bool = False) -> PlacesRig:

@@ -77,7 +77,7 @@ class Postgres:
 
 
 class PostgresServer(Postgres):
-    """A private server with a folder of its own, which is removed at the end. It ends when its starter dies, too.
+    """A private server with a folder of its own, which is removed at the end. It also ends when its starter dies.
 
     `fsync=False` is for tests: it survives a killed server but not a killed machine. Benchmarks leave it on. `data` is
     where the tables go, if not into that folder: its write-ahead log stays there, because without room for that a

@@ -8,9 +8,9 @@ from forager.core.clock import Clock
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
 from forager.fetch.guard import EgressGuard
-from forager.fetch.proxies import ProxyPool
-from forager.fetch.proxy_check import Checked
-from forager.ledger.side_tables.proxies import ProxyTable
+from forager.fetch.proxies.check import ProxyCheckResult
+from forager.fetch.proxies.pool import ProxyPool
+from forager.ledger.tables.proxies import ProxyTable
 from forager.secrets.sealing import sealer_for
 from tests.support.rig import Rig
 
@@ -37,9 +37,9 @@ class DecidedCheck:
     asked: list[int] = field(default_factory=list)
     region: str | None = None
 
-    async def __call__(self, proxy: int, endpoint: ProxyEndpoint) -> Checked:
+    async def __call__(self, proxy: int, endpoint: ProxyEndpoint) -> ProxyCheckResult:
         self.asked.append(proxy)
-        return Checked(self.well(proxy), 5, self.region, None if self.well(proxy) else "no connection")
+        return ProxyCheckResult(self.well(proxy), 5, self.region, None if self.well(proxy) else "no connection")
 
 
 async def pool_on(

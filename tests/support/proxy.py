@@ -34,7 +34,7 @@ class LittleProxy:
     heads: list[bytes] = field(default_factory=list)
     """Every head that an HTTP proxy was sent, with its credentials."""
     passed: bytearray = field(default_factory=bytearray)
-    """What went through tunnels towards the sites."""
+    """Bytes that went through tunnels towards the sites."""
 
     async def __aenter__(self) -> "LittleProxy":
         context = None
@@ -60,7 +60,7 @@ class LittleProxy:
     def endpoint(
         self, *, user: str | None = None, password: str | None = None, host: str = "127.0.0.1"
     ) -> ProxyEndpoint:
-        """Where it is, with its own credentials unless a test gives others."""
+        """Return its URL, with its own credentials unless a test gives others."""
         user = self.user if user is None else user
         password = self.password if password is None else password
         known = (Secret(user), Secret(password)) if user is not None else (None, None)

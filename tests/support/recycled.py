@@ -1,4 +1,4 @@
-"""Databases on PostgreSQL that serve one test after another: emptied, where others are dropped and made anew.
+"""Databases on PostgreSQL that serve one test after another: emptied instead of dropped and created again.
 
 Making and dropping a database, and connecting to one that no process has seen before, takes more CPU time than most
 tests of a ledger. A database is lent again only if the last test has left nothing but rows in it: the same schema, no
@@ -24,7 +24,7 @@ MOST_BYTES = 4 << 20
 """Rows that were deleted still take space, which a scan reads: a database with more than this is dropped."""
 MOST_TESTS = 100
 LEAVE_SECONDS = 2.0
-"""So long a connection that was closed may take to end."""
+"""Seconds that a closed connection may take to end."""
 _TICK = 0.002
 
 _USERS = "oid >= 16384"

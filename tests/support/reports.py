@@ -1,16 +1,16 @@
-"""What tests of reports have in common: a job with something of each kind, and all pages of a list."""
+"""Shared by tests of reports: a job with something of each kind, and all pages of a list."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import UUID
 
-from forager.ledger.reports import Page
+from forager.ledger.reports import QueryPage
 from tests.support.places_rig import PlacesRig, found
 
 T = TypeVar("T")
 
 
-async def whole(ask: Callable[[str | None], Awaitable[Page[T]]]) -> list[T]:
+async def whole(ask: Callable[[str | None], Awaitable[QueryPage[T]]]) -> list[T]:
     """All pages of a list."""
     items: list[T] = []
     cursor: str | None = None

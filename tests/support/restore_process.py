@@ -6,8 +6,8 @@ It adds the sink, creates the job, prints the job's id, and works until it is ki
 import asyncio
 import sys
 
-from forager.app import open_app
-from forager.config import load_settings
+from forager.app.compose import open_app
+from forager.app.config import load_settings
 from forager.core.sink import SinkRow
 
 EVERY = 0.3

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from forager.core.retention import Keep
-from forager.ledger.postgres import prune as postgres
-from forager.ledger.shared import retention
-from forager.ledger.sqlite import prune as sqlite
-from tests.support.doomed import KillAt
+from forager.core.upkeep import Keep
+from forager.ledger.postgres import upkeep as postgres_upkeep
+from forager.ledger.rules import upkeep as rules_upkeep
+from forager.ledger.sqlite import upkeep as sqlite_upkeep
+from tests.support.fail_points import KillAt
 from tests.support.forked import start_forked
 from tests.support.sink_suite import open_store
 
@@ -31,7 +31,7 @@ class Options:
 def with_small_pages(size: int = PAGE) -> None:
     """Pages of a few rows, so that a few jobs take many of them; for the rest of this process."""
     texts = {"LIMIT 1000": f"LIMIT {size}", "LIMIT 5000": f"LIMIT {2 * size}", ">= 1000": f">= {size}"}
-    for module in (retention, sqlite, postgres):
+    for module in (rules_upkeep, sqlite_upkeep, postgres_upkeep):
         names = vars(module)
         names.update(PAGE=size, LOOKED_AT=2 * size)
         for name, value in list(names.items()):
@@ -43,7 +43,7 @@ def with_small_pages(size: int = PAGE) -> None:
 
 def break_the_page() -> None:
     """The tasks of a job are gone for good before the job is."""
-    whole = vars(sqlite)["_clear"]
+    whole = vars(sqlite_upkeep)["_clear"]
 
     def cleared(db: Any, job: int, limit: int) -> int:
         gone: int = whole(db, job, limit)
@@ -52,7 +52,7 @@ def break_the_page() -> None:
         db.execute("SAVEPOINT command")
         return gone
 
-    vars(sqlite)["_clear"] = cleared
+    vars(sqlite_upkeep)["_clear"] = cleared
 
 
 async def prune(options: Options) -> None:

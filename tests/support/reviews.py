@@ -12,8 +12,9 @@ import httpx
 from fastapi import FastAPI
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.sandbox import GoogleConfig, GoogleSandbox, Tenant
 from tests.support.api import KEY, client_of
 from tests.support.schema_templates import prepare_store

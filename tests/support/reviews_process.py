@@ -6,8 +6,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.settings import Settings
 from tests.support.forked import start_forked
 
@@ -19,7 +19,7 @@ class Options:
     home: str
     database_url: str | None
     hosts: tuple[str, str, str]
-    """Of accounts, locations and reviews."""
+    """Numbers of accounts, locations and reviews."""
 
     def settings(self) -> Settings:
         names = ("google_accounts_url", "google_locations_url", "google_reviews_url")

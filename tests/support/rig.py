@@ -1,6 +1,6 @@
 """A ledger under test with a small pipeline on it, and the few moves that every contract test makes.
 
-Nothing here knows which database is behind the port, except the functions that open and age a store.
+Nothing here depends on the database behind the port, except the functions that open and age a store.
 """
 
 import contextlib
@@ -17,27 +17,25 @@ from uuid import UUID
 import orjson
 import pytest
 
-from forager.core.clock import Clock
-from forager.core.faults import Faults
+from forager.core.clock import Clock, Faults
 from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, LeaseBatch, Ledger, NewJob, Session, Settlement, Submitted, Want
 from forager.core.pipeline import JobLimits
+from forager.core.recheck import Dispatched
 from forager.core.record import Record
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.core.watch import Dispatched
 from forager.ledger.catalog import Catalog
-from forager.ledger.side_tables.schedules import ScheduleTable
-from forager.ledger.side_tables.watches import WatchTable
 from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.tables.schedules import RecheckTable, ScheduleTable
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 from tests.support.clock import FakeClock
 from tests.support.postgres import Postgres
 from tests.support.recycled import Recycled
 from tests.support.rig_pipelines import (
     PIPELINE,
+    RECHECK,
     RECORDS,
-    WATCH,
     Item,
     Seen,
     SoleCall,
@@ -50,7 +48,7 @@ LEASE = 30.0
 
 
 class HandClock(FakeClock):
-    """Time that moves when a test says so."""
+    """Time that moves only when a test advances it."""
 
     def __init__(self, start: datetime = datetime(2026, 3, 14, 12, tzinfo=UTC)) -> None:
         super().__init__(start, monotonic=0.0)
@@ -60,7 +58,7 @@ class HandClock(FakeClock):
 
 
 def end_in_pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many tasks of a cancelled job are ended at once, so that small jobs have several pages, and fill them."""
+    """Make `size` tasks the page in which a cancelled job is ended, so that small jobs have several pages."""
     monkeypatch.setattr("forager.ledger.sqlite.control.PAGE", size)
     for store in ("sqlite", "postgres"):
         for name in ("DRAIN_PER_TURN", "SWEEP_PAGE"):
@@ -125,9 +123,9 @@ class Rig:
     write: Callable[[str], Any]
     """Raw SQL, to damage a row as a fault would."""
     pruned: bool = False
-    """Whether old things were removed: then the log has gaps, and lanes have spent more than their tasks."""
+    """True if old things were removed: then the log has gaps, and lanes have spent more than their tasks."""
     audited: bool = True
-    """Whether `check` looks; over a hundred thousand tasks it would take longer than the test."""
+    """False if `check` does nothing: over a hundred thousand tasks it would take longer than the test."""
 
     async def submit(
         self, plans: Iterable[Plan], *, key: str | None = None, params: dict[str, Any] | None = None, **limits: Any
@@ -144,18 +142,18 @@ class Rig:
 
     @property
     def catalog(self) -> Catalog:
-        """What the ledger knows of pipelines, which `forager.app` may change after it was opened."""
+        """Return the ledger's catalog of pipelines, which `forager.app` may change after it was opened."""
         return cast("SqliteLedger", self.ledger)._catalog  # both stores call it so
 
     async def dispatch(self, most: int = 1_000) -> Dispatched:
-        """A page of the rig's watch. Audited."""
-        done = await self.ledger.dispatch("rig", WATCH, most)
+        """A page of the rig's recheck. Audited."""
+        done = await self.ledger.dispatch("rig", RECHECK, most)
         self.check()
         return done
 
     @property
-    def watches(self) -> WatchTable:
-        return WatchTable(self.ledger.database, [PIPELINE], self.ledger.now)
+    def rechecks(self) -> RecheckTable:
+        return RecheckTable(self.ledger.database, [PIPELINE], self.ledger.now)
 
     @property
     def schedules(self) -> ScheduleTable:
@@ -219,7 +217,7 @@ class Rig:
         return {row["key"]: row for row in rows}
 
     def states(self, job: UUID) -> dict[str, str]:
-        """By key, in our public words but for the kinds of waiting."""
+        """Return states by key, in public words but for the kinds of waiting."""
         return {key: TaskState(row["state"]).name.lower() for key, row in sorted(self.tasks(job).items())}
 
     def task_id(self, job: UUID, key: str) -> UUID:
@@ -271,7 +269,7 @@ def _write_sqlite(path: Path, sql: str) -> None:
 
 
 _asked: Counter[str] = Counter()
-"""What the auditor asks of the rig's tables. After the first test of a process it is known, and asked all at once."""
+"""The auditor's queries on the rig's tables. After the first test of a process they are sent all at once."""
 
 
 def recycled_databases(postgres: Postgres, template: str) -> Recycled:

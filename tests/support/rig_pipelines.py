@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from forager.core.ends import Aftermath, JobEnd, TaskEnd
-from forager.core.pipeline import Lane, Pipeline, step
+from forager.core.pipeline import Aftermath, JobEnd, Lane, Pipeline, TaskEnd, step
+from forager.core.recheck import recheck
 from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
 from forager.core.task import Plan, Task
-from forager.core.watch import watch
 from forager.ledger.catalog import Catalog
 
 
@@ -42,19 +41,19 @@ class SoleCall(Call):
 
 
 class LoudCall(Call):
-    """How it ends is written to the change log."""
+    """Its end is written to the change log."""
 
     kind: ClassVar[str] = "loud-call"
 
 
 class OddCall(Call):
-    """What its hook does is in its name."""
+    """The name of the job selects the effect of its hook."""
 
     kind: ClassVar[str] = "odd-call"
 
 
 class Thing(Record):
-    """Known by its `uid`; `weak` is another name that some answers show beside it."""
+    """Known by its `uid`; `weak` is another name that some answers also show."""
 
     kind: ClassVar[str] = "thing"
     table: ClassVar[str] = "rig_things"
@@ -83,7 +82,7 @@ class Seen(Record):
 
 
 class Item(Record):
-    """What a page that is crawled again and again tells: it has quiet, clearable and derived fields."""
+    """A page that is crawled repeatedly: it has quiet, clearable and derived fields."""
 
     kind: ClassVar[str] = "item"
     table: ClassVar[str] = "rig_items"
@@ -163,7 +162,7 @@ class RigJob(BaseModel):
 
 
 def look_again(item: Item) -> Plan | Task | None:
-    """The rule of the rig's watch. What it does is in the item's title."""
+    """The rule of the rig's recheck. What it does is in the item's title."""
     if item.title == "breaks":
         raise ZeroDivisionError("a defect of the rule")
     if item.title == "nothing":
@@ -173,7 +172,7 @@ def look_again(item: Item) -> Plan | Task | None:
     return SoleCall(name=f"look {item.uid}") if item.title == "sole" else Call(name=f"look {item.uid}")
 
 
-WATCH = watch(Item, due="due", task=look_again, params={"name": "watch"})
+RECHECK = recheck(Item, due="due", task=look_again, params={"name": "recheck"})
 
 
 async def _never_run(task: Any, fetch: Any) -> Any:
@@ -193,7 +192,7 @@ PIPELINE = Pipeline(
     tables=(Tally,),
     on_job_end=job_ended,
     records=(Thing, Seen, Item),
-    watches=(WATCH,),
+    rechecks=(RECHECK,),
     lanes=(Lane("api"), Lane("site")),
 )
 LOUD = Pipeline(
@@ -202,7 +201,7 @@ LOUD = Pipeline(
     plan=lambda job: (),
     steps=(step(LoudCall, _never_run, price=1),),
     lanes=(Lane("api"),),
-    tells=frozenset({TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED}),
+    logged_states=frozenset({TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED}),
 )
 RECORDS = (Thing, Seen, Item)
 

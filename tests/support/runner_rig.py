@@ -20,11 +20,12 @@ import psutil
 from amqp.exceptions import ChannelError
 from pydantic import SecretStr
 
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.secret import Secret
 from forager.ledger.reports import JobReport
-from forager.pipelines.reviews.access import submit_token
+from forager.pipelines.reviews.wiring import submit_token
 from forager.runners.celery.dispatch import Dispatcher, plain_celery, sending_shifts
 from forager.sandbox import Band, GoogleConfig, GoogleSandbox, Tenant
 from forager.settings import Settings
@@ -103,7 +104,7 @@ class RunnerRig:
         return await self.app.reports.job(job)
 
     async def until(self, job: UUID, *, completed: int | None = None, state: str = "completed") -> JobReport:
-        """Wait until the job is in this state, or has so many completed tasks."""
+        """Wait until the job is in this state, or has `completed` completed tasks."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while True:
@@ -115,7 +116,7 @@ class RunnerRig:
             raise AssertionError(f"{seen}; workers: {self.output.read_text()[-4_000:]}") from None
 
     async def started(self, job: UUID) -> Sequence[int]:
-        """How many attempts each task of a job needed."""
+        """Return the number of attempts of each task of a job."""
         rows = await self.app.database.fetch(
             "SELECT t.attempt FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE j.public_id = :job", {"job": str(job)}
         )
@@ -143,7 +144,7 @@ class RunnerRig:
         return plain_celery(self.broker.url)
 
     async def messages(self, queue: str = "celery") -> int:
-        """How many messages wait in a queue of the broker."""
+        """Return the number of messages that wait in a queue of the broker."""
 
         def count() -> int:
             with self.celery.connection_for_read() as connection:

@@ -19,11 +19,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from forager.config import new_settings
+from forager.app.config import new_settings
 from forager.core.errors import Transient
-from forager.storage.address import S3Address
 from forager.storage.s3 import S3
-from forager.storage.settings import S3Settings
+from forager.storage.settings import S3Address, S3Settings
 from tests.support.ports import free_ports
 
 PROGRAM = Path(__file__).parents[2] / ".venv" / "seaweedfs" / "bin" / "weed"

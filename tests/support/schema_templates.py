@@ -9,20 +9,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from forager.features import all_features
+from forager.app.features import all_features
+from forager.app.wiring import build_pipelines
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.settings import Settings
-from forager.wiring import build_pipelines
 from tests.support.auditor import PostgresTables
 from tests.support.postgres import Postgres
 from tests.support.recycled import Recycled
 
 _templates: dict[tuple[str, str], str] = {}
-"""By server and set of tables: the name of the database to copy."""
+"""Maps a server and a set of tables to the name of the database to copy."""
 _servers: dict[str, Postgres] = {}
 _files: dict[str, bytes] = {}
-"""By set of tables: the embedded store to copy."""
+"""Maps a set of tables to the embedded store to copy."""
 
 
 def create_schema(url: str, catalog: Catalog) -> None:
@@ -85,7 +85,7 @@ def _server(url: str) -> Postgres:
 
 
 def _tables(catalog: Catalog) -> str:
-    """What distinguishes one schema from another: the pipelines (for their views and migrations) and their tables."""
+    """Return a hash that distinguishes schemas: the pipelines (for their views and migrations) and their tables."""
     records = [(table.name, table.fields, [str(kind) for kind in table.types]) for table in catalog.records.values()]
     indexes = [(table.name, table.record.indexes) for table in catalog.records.values()]
     plain = sorted((table.table, repr(table.model_fields), repr(table.indexes)) for table in catalog.tables)

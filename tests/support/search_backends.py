@@ -1,4 +1,4 @@
-"""The searches that pass one suite: in the store itself, and in a cluster beside it."""
+"""The searches that pass one suite: in the store itself, and in a separate cluster."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -81,7 +81,7 @@ class SearchShop(Shop):
         return [hit["product"]["product_name"] for hit in (await self.found(q, **query))["hits"]]
 
     async def has(self, word: str) -> bool:
-        """Whether the index itself has this word; a search may index what is missing."""
+        """Return whether the index has this word; a search may index missing ones."""
         return await self.backend.has(self, word)
 
     async def empty(self) -> None:

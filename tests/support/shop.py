@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 from tests.support.api import KEY, client_of
 from tests.support.schema_templates import prepare_store
@@ -69,7 +70,7 @@ class Shop:
         return dict(seen)
 
     async def reached(self, look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool]) -> Any:
-        """What `look` returns, as soon as it is what is wanted."""
+        """Wait until `look` returns the expected value, and return it."""
         async with asyncio.timeout(PATIENCE):
             while not wanted(seen := await look()):
                 await asyncio.sleep(0.05)

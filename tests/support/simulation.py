@@ -1,4 +1,4 @@
-"""The whole engine on SQLite in simulated time: worker, sweep, schedules, watches and sinks, a fortnight in seconds.
+"""The whole engine on SQLite in simulated time: worker, sweep, schedules, rechecks and sinks, a fortnight in seconds.
 
 The clock moves only when everything stands still: nothing is ready on the loop, no command is with the writer thread,
 no call with a thread pool. Then it jumps to the next moment for which anything waits. Real time never matters, so that
@@ -19,14 +19,13 @@ from forager.core.ledger import NewJob
 from forager.core.pipeline import Pipeline
 from forager.core.schedules import Schedule
 from forager.core.sink import Sink
-from forager.engine.deliver import Delivery, Pace
+from forager.engine.deliver import DeliveryTiming, SinkDelivery
+from forager.engine.recheck import Rechecker
 from forager.engine.schedule import Scheduler, next_firing
-from forager.engine.sweep import sweep_forever
-from forager.engine.watch import Watcher
-from forager.engine.work import Worker
+from forager.engine.upkeep import sweep_forever
 from tests.support.deliveries import sink_table
-from tests.support.engine import EngineRig, open_sqlite
-from tests.support.stepped import SteppedClock
+from tests.support.engine import EngineRig, make_worker, open_sqlite
+from tests.support.stepped_clock import SteppedClock
 
 GRACE = 60.0
 STUCK = 30.0
@@ -126,20 +125,20 @@ class Simulation:
     clock: SimulatedClock
     fetch: Fetch
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of every worker."""
+    """The logs of all workers."""
     fired: list[datetime] = field(default_factory=list)
-    """When schedules made their jobs."""
+    """Times at which schedules created their jobs."""
     loops: list[asyncio.Task[None]] = field(default_factory=list)
-    """The sweep, the schedules, the watches, the sinks."""
-    watcher: Watcher | None = None
+    """The sweep, the schedules, the rechecks, the sinks."""
+    rechecker: Rechecker | None = None
 
     async def run_for(self, *, days: float = 0.0, seconds: float = 0.0) -> None:
         await self.clock.run_for(days * 86_400 + seconds)
 
     def start_worker(self) -> None:
-        self.worker = Worker(self.rig.ledger, self.rig.pipelines, self.fetch, self.clock, **self.options)
-        if self.watcher:
-            self.worker.when_settled(self.watcher.tell)
+        self.worker = make_worker(self.rig.ledger, self.rig.pipelines, self.fetch, self.clock, **self.options)
+        if self.rechecker:
+            self.worker.when_settled(self.rechecker.note_settled)
         self._working = asyncio.create_task(self.worker.run())
 
     def kill_worker(self) -> None:
@@ -182,25 +181,25 @@ async def simulation(
     """The engine runs while the block does; then it is drained and the store audited.
 
     `every`: seconds between two looks of the sweep and of the sinks, which poll. The worker, the schedules and the
-    watches wait for their moments.
+    rechecks wait for their moments.
     """
     clock = clock or SimulatedClock()
     with clock.counting_threads():  # from the first call on: one that began before `run_for` would not hold time up
         rig = await open_sqlite(folder, pipelines, clock=clock, lease=lease)
         clock.wait_for(lambda: rig.ledger._writer.pending)
         rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
-        watcher = Watcher(rig.ledger, pipelines, clock, look_every=every)
-        made = Simulation(rig, clock, fetch, options, watcher=watcher)
+        rechecker = Rechecker(rig.ledger, pipelines, clock, look_every=every)
+        made = Simulation(rig, clock, fetch, options, rechecker=rechecker)
         scheduler = Scheduler(rig.schedules, made.create_job, rig.ledger.now, clock, longest_nap=every)
         made.loops += [
             asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
             asyncio.create_task(scheduler.run()),
-            asyncio.create_task(watcher.run()),
+            asyncio.create_task(rechecker.run()),
         ]
         made.start_worker()
         for sink in sinks:
-            pace = Pace(look_every=every)
-            delivery = Delivery(rig.ledger, sink_table(rig.ledger), sink, clock, lambda: made.worker.session, pace)
+            pace = DeliveryTiming(look_every=every)
+            delivery = SinkDelivery(rig.ledger, sink_table(rig.ledger), sink, clock, lambda: made.worker.session, pace)
             made.loops.append(asyncio.create_task(delivery.run()))
         try:
             yield made

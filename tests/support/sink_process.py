@@ -12,15 +12,15 @@ from pathlib import Path
 
 from forager.core.change import Change
 from forager.core.sink import Sink
-from forager.engine.deliver import Delivery, Pace
-from forager.engine.sweep import sweep_forever, sweep_interval
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.engine.deliver import DeliveryTiming, SinkDelivery
+from forager.engine.upkeep import sweep_forever, sweep_interval
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import sink_table
-from tests.support.doomed import KillAt
+from tests.support.fail_points import KillAt
 from tests.support.forked import start_forked
 from tests.support.sink_suite import member, open_store
 
-PACE = Pace(batch=7, look_every=0.02, first_pause=0.05, longest_pause=0.2, between_tries=(0.01,) * 4)
+PACE = DeliveryTiming(batch=7, look_every=0.02, first_pause=0.05, longest_pause=0.2, between_tries=(0.01,) * 4)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ async def deliver(options: Options) -> None:
     chosen = member(options.member)
     faults = KillAt(options.death, options.nth)
     sink = Dying(chosen.open(ledger, Path(options.folder), faults), sink_table(ledger), options)
-    delivery = Delivery(ledger, sink_table(ledger), sink, engine.clock, lambda: session, PACE)
+    delivery = SinkDelivery(ledger, sink_table(ledger), sink, engine.clock, lambda: session, PACE)
 
     async def beat() -> None:
         while await ledger.beat(session, {}):

@@ -1,10 +1,11 @@
-"""What every sink must pass is run over its members here: how each is opened, and how its effects are read.
+"""The sinks of the common contract: how each is opened, and how its effects are read.
 
 To add a sink to the suite, add a member to `MEMBERS`.
 """
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,29 +13,32 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
 from google.api_core.exceptions import Forbidden, NotFound
 
 from forager.core.change import Change
-from forager.core.faults import Faults
+from forager.core.clock import Faults
 from forager.core.ledger import NewJob, Settlement, Want
-from forager.core.place import Place
 from forager.core.sink import Sink, SinkRow
 from forager.core.states import TaskState
+from forager.core.storage import Storage
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.sink import BigQuerySink
 from forager.sinks.bigquery.warehouse import Warehouse
-from forager.sinks.files.formats import json_lines
-from forager.sinks.files.manifest import all_manifests
+from forager.sinks.change_tables import RecordTables
+from forager.sinks.clickhouse.client import ClickHouseClient, ClickHouseServer
+from forager.sinks.clickhouse.sink import ClickHouseSink
+from forager.sinks.duckdb.sink import DuckDBSink
+from forager.sinks.files.manifest import all_manifests, json_lines
 from forager.sinks.files.sink import FilesSink
-from forager.sinks.jsonl import JsonlSink, read_lines
-from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.postgres.sink import PostgresSink
+from forager.sinks.webhook.outbox import ended_job, webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
-from forager.sinks.webhook.sink import ended_job
 from forager.storage.folder import Folder
-from tests.support import elastic, kafka, s3
+from tests.support import clickhouse, elastic, kafka, postgres_target, s3
 from tests.support.auditor import Tables
 from tests.support.bigquery_emulator import PROJECT, dataset_of, name_emulator, rows_of, url_of
 from tests.support.docs_code import module_on
@@ -56,11 +60,11 @@ class Member:
     wanted: Callable[[Sequence[Change]], list[Effect]]
     """The effects that these changes must have."""
     effects: Callable[[Tables, Path], list[Effect]]
-    """What has arrived, in the order of its arrival."""
+    """Return the changes that have arrived, in the order of arrival."""
     keeps_states: bool = False
-    """Whether it keeps the last state of each thing only, and not every change."""
+    """True if it keeps only the last state of each thing, not every change."""
     killable: bool = True
-    """Whether what it writes to survives a writer that dies at any moment, as a test of kills needs."""
+    """True if its target survives a writer that dies at any moment, as a test of kills requires."""
     prepare: Callable[[Path], None] = lambda folder: None
     """Called by a test before it starts processes that write: starts the server."""
     batch: int = 5
@@ -71,7 +75,7 @@ class Member:
 
 
 def _open_webhook(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
-    return webhook_sink(ledger, Reports(ledger.database, Catalog(PIPELINES)), RECEIVER, {})
+    return webhook_sink(ledger, LedgerReports(ledger.database, Catalog(PIPELINES)), RECEIVER, {})
 
 
 def _messages(changes: Sequence[Change]) -> list[Effect]:
@@ -84,20 +88,11 @@ def _deliveries(tables: Tables, folder: Path) -> list[Effect]:
     return [(str(UUID(row["key"].split("_")[1])), row["key"]) for row in rows]
 
 
-# ── the JSONL sink: a line for every change ──
-
-
-def _open_jsonl(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
-    return JsonlSink(folder / "jsonl", part_bytes=2_000, faults=faults)
+# ── the files sink: a line for every change, in the files that manifests name ──
 
 
 def _numbers(changes: Sequence[Change]) -> list[Effect]:
     return [(change.identity, change.id) for change in changes]
-
-
-def _lines(tables: Tables, folder: Path) -> list[Effect]:
-    lines = [json.loads(line) for line in read_lines(folder / "jsonl")]
-    return [(_identity(line), line["id"]) for line in lines]
 
 
 def _identity(line: dict[str, Any]) -> str:
@@ -105,10 +100,7 @@ def _identity(line: dict[str, Any]) -> str:
     return f"{line['kind']}/{middle}{line['key']}"
 
 
-# ── the files sink: a line for every change, in the files that manifests name ──
-
-
-def _files_sink(place: Place, faults: Faults | None) -> Sink:
+def _files_sink(place: Storage, faults: Faults | None) -> Sink:
     return FilesSink(SinkRow("files", "files"), place, json_lines, "jsonl", age=0.02, faults=faults)
 
 
@@ -128,7 +120,7 @@ def _in_s3(tables: Tables, folder: Path) -> list[Effect]:
     return _in_files(s3.place_of(folder))
 
 
-def _in_files(place: Place) -> list[Effect]:
+def _in_files(place: Storage) -> list[Effect]:
     parts = [part for manifest in all_manifests(place) for part in sorted(manifest.parts, key=lambda each: each.first)]
     lines = [json.loads(line) for part in parts for line in place.get(part.path).splitlines()]
     return [(_identity(line), line["id"]) for line in lines]
@@ -204,9 +196,84 @@ def _in_bigquery(tables: Tables, folder: Path) -> list[Effect]:
     )
 
 
+# ── sinks that write tables of records: a row per record, and one per change ──
+
+
+def record_tables() -> RecordTables:
+    return RecordTables(record for pipeline in PIPELINES for record in pipeline.records)
+
+
+def _states_and_history(changes: Sequence[Change]) -> list[Effect]:
+    """The present state of every record, then every change of the log, in order."""
+    return [*_record_states(changes), *((f"change {change.id}", change.identity) for change in changes)]
+
+
+def _table_effects(read: Callable[[str], list[dict[str, Any]]], final: str = "") -> list[Effect]:
+    """The same as it has arrived: the tables of states and of all changes, which must not contradict the history."""
+    columns = "uid, change_job, change_id"
+    things, seen = (read(f"SELECT {columns} FROM {record.table}{final}") for record in (Thing, Seen))
+    logged = read(
+        f"SELECT change_id, change_kind, change_key, change_scope, change_job FROM changes{final} ORDER BY change_id"
+    )
+    past = [row for record in (Thing, Seen) for row in read(f"SELECT {columns} FROM {record.table}_history{final}")]
+    told = sorted(row["change_id"] for row in logged if row["change_kind"] in (Thing.kind, Seen.kind))
+    if len(past) == len(told):  # in the middle of a batch they may differ
+        assert sorted(row["change_id"] for row in past) == told
+    states = [(f"{Thing.kind}/{row['uid']}", row["change_id"]) for row in things]
+    states += [(f"{Seen.kind}/{row['change_job']}/{row['uid']}", row["change_id"]) for row in seen]
+    return [*sorted(states), *((f"change {row['change_id']}", _logged_identity(row)) for row in logged)]
+
+
+def _logged_identity(row: dict[str, Any]) -> str:
+    middle = f"{row['change_job']}/" if row["change_scope"] == "job" else ""
+    return f"{row['change_kind']}/{middle}{row['change_key']}"
+
+
+def _open_clickhouse(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    client = ClickHouseClient(ClickHouseServer(clickhouse.url_of(folder), clickhouse.database_of(folder)))
+    return ClickHouseSink(SinkRow("clickhouse", "clickhouse"), client, record_tables(), age=0.02, faults=faults)
+
+
+def _in_clickhouse(tables: Tables, folder: Path) -> list[Effect]:
+    def read(sql: str) -> list[dict[str, Any]]:
+        rows = clickhouse.rows_of(folder, sql)
+        return [{**row, "change_id": int(row["change_id"])} for row in rows]
+
+    return _table_effects(read, final=" FINAL")
+
+
+def _open_postgres(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    url = postgres_target.url_of(folder)
+    return PostgresSink(SinkRow("postgres", "postgres"), url, "forager", record_tables(), age=0.02, faults=faults)
+
+
+def _in_postgres(tables: Tables, folder: Path) -> list[Effect]:
+    return _table_effects(lambda sql: postgres_target.rows_of(folder, sql))
+
+
+def _open_duckdb(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return DuckDBSink(SinkRow("duckdb", "duckdb"), folder / "sink.duckdb", record_tables(), age=0.02, faults=faults)
+
+
+def _in_duckdb(tables: Tables, folder: Path) -> list[Effect]:
+    def read(sql: str) -> list[dict[str, Any]]:
+        while (folder / "sink.duckdb").exists():
+            try:
+                with duckdb.connect(str(folder / "sink.duckdb"), read_only=True) as db:
+                    found = db.execute(sql)
+                    names = [column[0] for column in found.description or ()]
+                    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            except duckdb.IOException:  # a process writes to it
+                time.sleep(0.01)
+            except duckdb.CatalogException:  # no table yet
+                break
+        return []
+
+    return _table_effects(read)
+
+
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
-    Member("jsonl", _open_jsonl, _numbers, _lines),
     Member("files", _open_files, _numbers, _in_folder),
     Member("s3", _open_s3, _numbers, _in_s3, prepare=s3.name_server),
     Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
@@ -215,6 +282,23 @@ MEMBERS = (
     Member(
         "bigquery", _open_bigquery, _record_states, _in_bigquery, keeps_states=True, prepare=name_emulator, batch=12
     ),
+    Member(
+        "clickhouse",
+        _open_clickhouse,
+        _states_and_history,
+        _in_clickhouse,
+        keeps_states=True,
+        prepare=clickhouse.name_server,
+    ),
+    Member(
+        "postgres",
+        _open_postgres,
+        _states_and_history,
+        _in_postgres,
+        keeps_states=True,
+        prepare=postgres_target.name_server,
+    ),
+    Member("duckdb", _open_duckdb, _states_and_history, _in_duckdb, keeps_states=True, batch=12),
 )
 
 
@@ -265,7 +349,7 @@ async def log_of(ledger: Any) -> list[Change]:
 
 
 def in_order(effects: Sequence[Effect]) -> dict[str, list[Any]]:
-    """What arrived about each thing, in the order of its arrival."""
+    """Return the changes of each thing, in the order of arrival."""
     by_identity: dict[str, list[Any]] = {}
     for identity, effect in effects:
         by_identity.setdefault(identity, []).append(effect)

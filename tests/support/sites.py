@@ -6,20 +6,21 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from forager.core.errors import Transient
+from forager.core.errors import Retry, Transient
 from forager.core.hosts import host_of
 from forager.core.http import Fetch, Render, Request, Response
 from forager.core.outcome import Done, Outcome
-from forager.core.pipeline import Breaker, Lane, Pipeline, Retry, WhenOpen, step
+from forager.core.pipeline import Breaker, Lane, Pipeline, WhenOpen, step
 from forager.core.record import Record
 from forager.core.task import Plan, Task
-from forager.engine.work import Worker
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.engine.work.worker import Worker
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.fetch.robots import RobotsTxt
-from forager.ledger.side_tables.robots import LedgerRobots
-from forager.sandbox.listener import LOOPBACK
+from forager.ledger.tables.domains import LedgerRobots
 from forager.sandbox.site import SandboxSite
-from tests.support.engine import EngineRig
+from forager.sandbox.wire import LOOPBACK
+from tests.support.engine import EngineRig, make_worker
 
 SITE = Lane("*", rate=None, concurrency=20, site=True, slow_by=0.5, slow_for=300.0, retry=Retry(3, first=0.05))
 """Without robots and without pauses, so that a test says which rule it is about."""
@@ -102,7 +103,7 @@ def site_worker(rig: EngineRig, sites: Sequence[SandboxSite], rules: RulesByHost
         more["robots"] = RobotsTxt(LedgerRobots(rig.ledger.database), rig.clock)
     rig.may_rest = True
     fetch = more.pop("wrap", lambda inner: inner)(fetcher)
-    return Worker(rig.ledger, rig.pipelines, fetch, rig.clock, rules=rules, **{"capacity": 200, **more})
+    return make_worker(rig.ledger, rig.pipelines, fetch, rig.clock, rules=rules, **{"capacity": 200, **more})
 
 
 HOSTS = tuple(f"{name}.example" for name in "abcd") + tuple(f"s{n}.example" for n in range(100))

@@ -38,7 +38,7 @@ async def test_a_database_can_be_the_copy_of_another(postgres: Postgres, postgre
     postgres.drop_database(copy)
 
 
-def test_a_port_that_somebody_took_meanwhile_is_changed_for_another(require_postgres: None) -> None:
+def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(require_postgres: None) -> None:
     server = PostgresServer(fsync=False)
     with socket.create_server(("127.0.0.1", server.port)) as taken, server:
         assert server.port != taken.getsockname()[1]

@@ -1,6 +1,7 @@
 """The script that runs the suite: what fails once, by accident, is run again, and is named loudly."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from scripts.run_tests import MOST, deserves_second_run
+from tests.conftest import TIMEOUT_AGAIN
+from tests.support.scheduling import LONG
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -59,3 +62,13 @@ def test_a_failure_that_does_not_repeat_is_named_and_one_that_repeats_fails(
     assert run.returncode == (0 if passes_always else 1), run.stdout + run.stderr
     assert ("FAILED twice:\n    test_it.py::test_that_fails_always\n" in second) is not passes_always
     assert "1 passed" in second, "what passed in the first run is not run again"
+
+
+def test_the_timeout_of_a_test_fires_until_it_has_ended() -> None:
+    """An event loop swallows what hits one of its tasks: without a second signal, such a test would never end."""
+    left, again = signal.getitimer(signal.ITIMER_REAL)
+    assert (left > 0, again) == (True, TIMEOUT_AGAIN)
+
+
+def test_every_file_that_is_scheduled_first_exists() -> None:
+    assert [name for name in LONG if not (ROOT / name).is_file()] == []

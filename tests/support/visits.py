@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forager.core.clock import SystemClock
-from forager.core.http import Request
-from forager.core.visit import Action
+from forager.core.http import Action, Request
 from forager.fetch.browser.chromium import ChromiumBrowser, ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.browser.gate import Gate

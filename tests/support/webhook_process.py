@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.change import Change
 from forager.settings import Settings
 from tests.support.forked import start_forked

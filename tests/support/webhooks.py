@@ -11,19 +11,19 @@ from uuid import UUID
 from forager.core.clock import Clock, SystemClock
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
-from forager.engine.work import Worker
-from forager.fetch import EgressGuard, HttpFetcher
+from forager.engine.work.worker import Worker
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sinks.webhook import pipeline, signing
-from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.webhook.outbox import WebhookSink, webhook_sink
 from forager.sinks.webhook.pipeline import build as build_webhooks
-from forager.sinks.webhook.sink import WebhookSink
 from tests.support.acts import Act, acts, many
 from tests.support.auditor import Row
 from tests.support.deliveries import deliver_new
-from tests.support.engine import PATIENCE, EngineRig, open_postgres, open_sqlite, until
+from tests.support.engine import PATIENCE, EngineRig, make_worker, open_postgres, open_sqlite, until
 
 SECRET = "whk-CANARY-5f0b1c2d3e"
 
@@ -102,9 +102,9 @@ async def open_outbox(
         sign=signing.sign,
     )
     engine.fetchers.append(fetcher)
-    sink = webhook_sink(engine.ledger, Reports(engine.ledger.database, Catalog(pipelines)), url, {})
+    sink = webhook_sink(engine.ledger, LedgerReports(engine.ledger.database, Catalog(pipelines)), url, {})
     try:
-        yield Outbox(engine, sink, Worker(engine.ledger, pipelines, fetcher, clock), own, fetcher)
+        yield Outbox(engine, sink, make_worker(engine.ledger, pipelines, fetcher, clock), own, fetcher)
     finally:
         await engine.close()
         await own.stop()

@@ -1,4 +1,4 @@
-"""What an error must never say: the words of a validator, and numbers that do not fit their noun."""
+"""Words that no error may contain: those of a validator, and numbers that do not fit their noun."""
 
 import re
 

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 import pytest
 
-from forager.fetch.addresses import SPECIAL_V4, SPECIAL_V6, is_public
+from forager.fetch.guard import SPECIAL_V4, SPECIAL_V6, is_public
 
 # Written apart from the table under test, from the registries' own list.
 REGISTRY_V4 = [

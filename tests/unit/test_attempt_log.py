@@ -1,4 +1,4 @@
-"""What is kept of an attempt: where it failed, in the code, and nothing that its message leaves out on purpose."""
+"""The log of an attempt: the place in the code where it failed, and nothing that its message leaves out on purpose."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import Done, Drop
 from forager.core.pipeline import Step, step
 from forager.core.states import TaskState
-from forager.engine.attempt_log import LONGEST_TRACE, time_attempt, traced
+from forager.engine.work.attempt import LONGEST_TRACE, time_attempt, traced
 from tests.support.clock import FakeClock
 from tests.support.rig_pipelines import Call
 from tests.unit.test_patience import Ask, ended
@@ -25,7 +25,7 @@ def settled(state: TaskState, asks: bool) -> Settlement:
     return settlement
 
 
-def test_an_attempt_that_ended_well_is_timed_only_for_steps_that_keep_every_attempt() -> None:
+def test_a_completed_attempt_is_timed_only_for_steps_that_keep_every_attempt() -> None:
     assert settled(TaskState.COMPLETED, asks=False).tried is None
     kept = settled(TaskState.COMPLETED, asks=True).tried
     assert kept is not None
@@ -37,7 +37,7 @@ def test_an_attempt_that_ended_well_is_timed_only_for_steps_that_keep_every_atte
 
 
 @pytest.mark.parametrize("error", [Transient("busy"), Permanent("gone"), ValueError("a bug")])
-async def test_a_failure_says_where_in_the_code_it_happened(error: Exception) -> None:
+async def test_a_failure_contains_its_place_in_the_code(error: Exception) -> None:
     settlement = await ended(error)
     assert settlement.tried is not None
     assert settlement.tried.trace is not None

@@ -1,4 +1,4 @@
-"""What is sent to BigQuery is checked here: a value that its column cannot hold stops only its own change."""
+"""Values for BigQuery are checked: a value that its column cannot hold stops only its own change."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from forager.core.errors import Permanent
-from forager.kit.mirror import CHANGE_ID, ColumnType, MirrorColumn, MirrorTable
-from forager.sinks.bigquery.statements import merge, quoted
-from forager.sinks.bigquery.values import LARGEST_ROW, encode, line_of
+from forager.sdk.delivery import CHANGE_ID, ColumnType, MirrorColumn, MirrorTable
+from forager.sinks.bigquery.ledger_rows import merge, quoted
+from forager.sinks.bigquery.sink import LARGEST_ROW, encode, line_of
 
 JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
 TABLE = MirrorTable("t", "v", (MirrorColumn("job_id", "STRING"), MirrorColumn("body", "JSON"), CHANGE_ID), ("job_id",))

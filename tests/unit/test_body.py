@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from forager.fetch.body import Body
+from forager.fetch.http.fetcher import BodyBlocks
 
 BLOCK = 256 * 1024
 
@@ -12,7 +12,7 @@ BLOCK = 256 * 1024
 @pytest.mark.parametrize("sizes", [(), (0,), (1,) * 1_000, (BLOCK - 1, 1, 1), (BLOCK, BLOCK), (3 * BLOCK, 0, 7)])
 def test_a_body_is_its_pieces_in_their_order(sizes: tuple[int, ...]) -> None:
     pieces = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
-    body = Body()
+    body = BodyBlocks()
     for piece in pieces:
         body.add(piece)
     assert body.size == sum(sizes)
@@ -22,7 +22,7 @@ def test_a_body_is_its_pieces_in_their_order(sizes: tuple[int, ...]) -> None:
 def test_a_body_is_held_once() -> None:
     tracemalloc.start()
     try:
-        body = Body()
+        body = BodyBlocks()
         for _ in range(128):
             body.add(bytes(BLOCK))
         whole = body.whole()

@@ -8,7 +8,7 @@ import pytest
 
 from forager.core.errors import BrowserCrashed, PoolExhausted, Unconfigured
 from forager.fetch.browser.pool import Pool, PoolLimits
-from tests.support.stepped import BROKEN, PretendBrowser, PretendLauncher, SteppedClock, settle
+from tests.support.stepped_clock import BROKEN, PretendBrowser, PretendLauncher, SteppedClock, settle
 
 
 class Rig:
@@ -110,7 +110,7 @@ async def test_what_is_in_use_is_not_idle__SC_5(rig: Rig) -> None:
     assert len(rig.launcher.living) == 1
 
 
-async def test_a_browser_that_crashed_under_its_task_is_replaced_and_serves_who_waits__SC_5() -> None:
+async def test_a_browser_that_crashed_during_its_task_is_replaced_and_serves_a_waiting_task__SC_5() -> None:
     rig = Rig(size=1, most=1)
     dying = await rig.take()
     waiting = rig.waiting()
@@ -175,7 +175,7 @@ async def test_a_page_that_takes_twice_the_memory_is_ended_at_once__SC_5(rig: Ri
     assert rig.pool.stats().crashed_count == 1
 
 
-async def test_without_chromium_the_task_is_told_and_nothing_is_launchable__SC_5(rig: Rig) -> None:
+async def test_without_chromium_the_task_gets_an_error_and_nothing_is_launchable__SC_5(rig: Rig) -> None:
     rig.launcher.refuses = Unconfigured("There is no Chromium.")
     with pytest.raises(Unconfigured, match="no Chromium"):
         await rig.take()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forager.ledger.sqlite.bulk import TOGETHER, insert_many
+from forager.ledger.sqlite.connection import TOGETHER, insert_many
 
 COUNTS = (0, 1, 2, 3, TOGETHER - 1, TOGETHER, TOGETHER + 1, 2 * TOGETHER, 3 * TOGETHER + 7)
 
@@ -25,7 +25,7 @@ def written(db: sqlite3.Connection) -> list[Any]:
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("alike", [(), (1,), (2, 3), (1, 2, 3)])
-def test_what_rows_share_and_what_they_do_not(db: sqlite3.Connection, count: int, alike: tuple[int, ...]) -> None:
+def test_shared_and_different_values_of_rows(db: sqlite3.Connection, count: int, alike: tuple[int, ...]) -> None:
     rows: list[tuple[object, ...]] = [(n, f"a{n}", n * 7, bytes([n % 251]), f"d{n}") for n in range(count)]
     same = (None, "same", None, b"", "")
     rows = [tuple(same[i] if i in alike else value for i, value in enumerate(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""What a lane may spend: caps per hour, day and month, and when each of them ends."""
+"""Caps of a lane per hour, day and month, and when each of them ends."""
 
 from datetime import UTC, datetime
 
@@ -6,9 +6,8 @@ import pytest
 
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
-from forager.engine.caps import NO_CAP, Caps
-from forager.engine.lane import LONGEST_CAP_REST, LaneRun
-from forager.engine.lane_users import LaneUsers
+from forager.engine.lanes.lane import NO_CAP, Caps, LaneRun, LaneUsers
+from forager.engine.waits import LONGEST_CAP_REST
 from tests.support.clock import FakeClock
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -30,7 +29,7 @@ def test_each_cap_ends_with_its_own_period_and_the_longest_that_is_reached_count
     assert month.wait() == DAY + HOUR + 45 * 60
 
 
-def test_an_hour_begins_anew_and_what_was_spent_in_it_still_counts_for_the_day(clock: FakeClock) -> None:
+def test_a_new_hour_starts_at_zero_and_earlier_spending_still_counts_for_the_day(clock: FakeClock) -> None:
     spending = caps(clock, cap_hour=5, cap_day=8)
     spending.spend(0, 5)
     assert (spending.affordable(), spending.wait()) == (0, 45 * 60)

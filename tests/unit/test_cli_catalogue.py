@@ -59,7 +59,7 @@ def test_a_product_is_shown_lists_are_sorted_and_waiting_pictures_are_named__PR_
         assert crawled.code == 0, crawled.all
         assert "Pictures of 8 products are not downloaded yet: `forager up` downloads them." in crawled.err
         planned = forager("crawl", site.url(""), "--sitemap", "--plan")
-    assert "8 pages known so far; a sitemap or links may bring more. Nothing was fetched." in planned.err
+    assert "8 pages known; a sitemap or links may add more. Nothing was fetched." in planned.err
     products = forager("products", "list", "--json").data
     assert len(products) == 8
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forager.cli import connect
+from forager.client import connect
 from forager.core.errors import StoreLocked
 from forager.ledger.sqlite.lock import StoreLock
 from tests.support.cli import Forager, Ran
@@ -129,7 +129,7 @@ def test_what_contradicts_a_job_s_state_exits_5(forager: Forager) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_store_that_another_process_has_exits_3_and_says_who(
+def test_a_store_locked_by_another_process_exits_3_and_names_it(
     forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "WAIT_FOR_OWNER", 0.1)
@@ -144,7 +144,7 @@ def test_a_store_that_another_process_has_exits_3_and_says_who(
     assert f"process {os.getpid()} has it, without an API to go through. Wait until it has ended" in ran.err
 
 
-def test_a_store_whose_owner_has_an_api_says_where_it_answers(tmp_path: Path) -> None:
+def test_the_error_for_a_store_whose_owner_has_an_api_names_its_address(tmp_path: Path) -> None:
     lock, second = StoreLock(tmp_path / "lock"), StoreLock(tmp_path / "lock")
     lock.take()
     lock.announce("http://127.0.0.1:8001")
@@ -243,7 +243,7 @@ def test_an_unknown_kind_of_record_is_refused_with_the_kinds_there_are(forager: 
 
 
 @pytest.mark.usefixtures("store")
-def test_export_to_where_nothing_can_be_written_says_so(forager: Forager) -> None:
+def test_export_to_an_unwritable_path_names_it(forager: Forager) -> None:
     ran = forager("export", "places", "-o", "no/such/folder/out.csv")
 
     assert ran.code == 2
@@ -269,7 +269,7 @@ def test_doctor_is_content_with_a_fresh_machine(forager: Forager, tmp_path: Path
 
 
 @pytest.mark.usefixtures("store")
-def test_doctor_names_what_is_wrong_and_what_to_do(forager: Forager, tmp_path: Path) -> None:
+def test_doctor_names_problems_and_remedies(forager: Forager, tmp_path: Path) -> None:
     forager("jobs", "list")
     key = tmp_path / ".forager" / "service.key"
     key.write_text("x" * 40)
@@ -310,7 +310,7 @@ def test_doctor_tries_kafka_and_elasticsearch(forager: Forager, monkeypatch: pyt
     assert "1 problem found: kafka." in ran.err
 
 
-def test_a_file_that_is_no_store_is_named_and_doctor_says_how_to_replace_it(forager: Forager, tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_named_and_doctor_shows_how_to_replace_it(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / ".forager").mkdir()
     (tmp_path / ".forager" / "ledger.db").write_text("not a database at all" * 10)
 

@@ -7,7 +7,7 @@ from typer.main import get_command
 
 from forager.cli.main import run
 from forager.cli.root import app
-from forager.kit.cli.exit_codes import ExitCode
+from forager.sdk.cli.invocation import ExitCode
 from scripts import cli_doc
 
 COMMANDS = list(cli_doc.commands(get_command(app)))

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from forager.app.config import new_settings
+from forager.app.features import FEATURES
 from forager.cli.root import app
-from forager.config import new_settings
-from forager.features import FEATURES
 from scripts import cli_doc
 from tests.support.schema_templates import prepare_store
 
@@ -28,24 +28,24 @@ FRAMEWORKS = (
     "sqlalchemy",
     "aiohttp",
     "prometheus_client",
-    "forager.app",
+    "forager.app.compose",
     "forager.ledger.catalog",
 )
-"""What serves the API and opens the store."""
+"""Modules that serve the API and open the store."""
 EXTRAS = (
     *("alembic", "asyncpg", "celery", "confluent_kafka", "cryptography", "google", "lxml", "playwright", "prefect"),
     *("phonenumbers", "psutil", "pyarrow", "trafilatura", "uvicorn", "zipcodes", "forager.sandbox"),
 )
-"""What only one feature needs, when it works."""
+"""Modules that only one feature needs, when it works."""
 READS = (
-    *(f"{group} list" for group in ("jobs", "dead", "lanes", "schedules", "sinks", "proxies", "watches", "products")),
+    *(f"{group} list" for group in ("jobs", "dead", "lanes", "schedules", "sinks", "proxies", "rechecks", "products")),
     *("markets list", "listings search"),
 )
 """Commands that only ask and print."""
 CODE = """
 import json, sys
 from forager.cli.main import run
-from forager.kit.cli import render
+from forager.sdk.cli import render
 
 shown = []
 show = render.busy
@@ -118,7 +118,32 @@ def test_a_command_beside_a_running_forager_loads_neither_the_api_nor_the_store(
     assert ran["err"].startswith("No jobs. Create one: forager places run --keyword bars --state AZ\n")
 
 
-def test_a_command_that_opens_the_store_shows_that_before_it_loads_anything_big(tmp_path: Path) -> None:
+MOST_BESIDE = 560
+"""Modules of a command beside a running Forager: standard library, typer, rich, pydantic, the settings, and ours."""
+MOST_OPENED = 1_390
+"""Modules of a command that opens the store itself: the web framework, the database library and every pipeline more."""
+
+
+def test_a_command_beside_a_running_forager_stays_within_its_import_budget(tmp_path: Path, running: str) -> None:
+    """Each module costs a start. The settings of a feature are a module of their own, without its wiring."""
+    ran = called(tmp_path, "jobs list", FORAGER_API_URL=running)
+    ours = [name for name in ran["modules"] if name.startswith("forager.")]
+    assert [name for name in ours if name.startswith("forager.extract") or name.endswith((".wiring", ".pipeline"))] == [
+        "forager.core.pipeline"
+    ] * ("forager.core.pipeline" in ours)
+    assert len(ran["modules"]) <= MOST_BESIDE
+
+
+def test_a_command_that_opens_the_store_loads_the_routes_of_its_own_pipeline_alone(tmp_path: Path) -> None:
+    ran = called(tmp_path, "places plan -k bars -s DE")
+    assert ran["ended"] == [0], ran["err"]
+    others = ("products", "listings", "scrape", "reviews", "sites")
+    assert "forager.pipelines.places.api" in ran["modules"]
+    assert [name for name in others if f"forager.pipelines.{name}.api" in ran["modules"]] == []
+    assert len(ran["modules"]) <= MOST_OPENED
+
+
+def test_a_command_that_opens_the_store_reports_that_before_it_loads_large_modules(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     prepare_store(new_settings(home=tmp_path / "home"))
     ran = called(tmp_path, "jobs list", FORAGER_HOME=str(tmp_path / "home"))

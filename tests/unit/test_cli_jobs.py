@@ -1,4 +1,4 @@
-"""What the commands say about jobs that failed, wait or were stopped, where no Forager is running."""
+"""Output of commands for jobs that failed, wait or were stopped, where no Forager is running."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ def queued(forager: Forager) -> str:
     return str(forager("schedules", "run", "bars", "--json").data["job_id"])
 
 
-def test_retry_says_how_much_it_queued_and_that_nobody_works(forager: Forager, tmp_path: Path) -> None:
+def test_retry_prints_the_number_of_queued_tasks_and_that_no_worker_runs(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "pages").write_text(f"{REFUSED}1\n{REFUSED}2\n")
     assert forager("scrape", "batch", "pages", "--as", "job_posting").code == 1
     letter = forager("dead", "list", "--json").data[0]
@@ -28,7 +28,7 @@ def test_retry_says_how_much_it_queued_and_that_nobody_works(forager: Forager, t
     assert [each.out for each in said] == [again, again, "Nothing to retry: this job has no failed tasks.\n"]
 
 
-def test_what_waits_for_a_worker_says_so_in_one_sentence(forager: Forager) -> None:
+def test_a_job_that_waits_for_a_worker_shows_that_in_one_sentence(forager: Forager) -> None:
     job = queued(forager)
 
     watched = forager("jobs", "watch", job)
@@ -92,7 +92,7 @@ def test_the_list_shows_pipeline_age_progress_and_why_a_job_waits(forager: Forag
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_filter_without_matches_says_so(forager: Forager) -> None:
+def test_a_filter_without_matches_reports_that(forager: Forager) -> None:
     queued(forager)
 
     assert "No failed jobs." in forager("jobs", "list", "--state", "failed").err

@@ -11,7 +11,7 @@ from tests.support.cli import Forager
 
 
 @pytest.mark.usefixtures("store")
-def test_a_site_that_nobody_visited_shows_its_rules_and_whose_they_are(forager: Forager) -> None:
+def test_a_site_without_visits_shows_its_rules_and_their_sources(forager: Forager) -> None:
     ran = forager("lanes", "show", "www.linkedin.com")
     assert ran.code == 0
     assert "linkedin.com (site)" in ran.out
@@ -59,6 +59,8 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     assert (refused.code, refused.out) == (4, "")
     assert "There is no lane 'shop.example'" in refused.err
     assert "shop.example --new" in refused.err
+    for verb in ("show", "resume"):
+        assert "--new" not in forager("lanes", verb, "serpr").err, "an option that this command lacks"
     assert forager("lanes", "pause", "shop.example", "--new").out == "Paused shop.example.\n"
     assert "paused" in forager("lanes", "list").out
     assert forager("lanes", "list", "--json").data[0]["paused"] is True
@@ -83,15 +85,13 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
         (("set", "serper", "--rate", "5/s", "--tokens", "1"), "--rate sets --tokens and --interval"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
-    forager: Forager, arguments: tuple[str, ...], said: str
-) -> None:
+def test_an_invalid_rule_is_refused_with_a_valid_one(forager: Forager, arguments: tuple[str, ...], said: str) -> None:
     ran = forager("lanes", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
 
 
-def test_a_rate_that_a_pause_holds_back_is_answered_with_the_rule_that_wins(forager: Forager) -> None:
+def test_a_rate_limited_by_a_pause_is_answered_with_the_rule_that_holds(forager: Forager) -> None:
     ran = forager("lanes", "set", "shop.example", "--tokens", "30", "--interval", "1", "--new")
     assert "Your rate changes nothing: one request in 1.25 s on average" in ran.err
     assert "the random pause of 0.5 to 2 s (policy file, default)" in ran.err

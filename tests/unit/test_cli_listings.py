@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from forager.kit.cli import render
-from forager.pipelines.listings.cli import badge_of
+from forager.pipelines.listings.cli.listings import badge_of
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
+from forager.sdk.cli import render
 from tests.support.cli import Forager
 
 
@@ -91,6 +91,9 @@ def test_markets_are_scraped_after_start_and_not_after_stop__LI_21(
     assert "Stopped." in forager("markets", "stop").out
     assert forager("schedules", "show", "dispatch_scrapes", "--json").data["paused"]
     assert "Nothing is scraped" in forager("markets", "list").err
+    resumed = forager("schedules", "resume", "dispatch_scrapes").out
+    assert resumed.startswith("Resumed.\nIt costs"), resumed
+    assert "123.80" in resumed
 
 
 @pytest.mark.usefixtures("store")
@@ -125,7 +128,7 @@ def test_doctor_names_the_token_that_scrapes_need(forager: Forager, monkeypatch:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_listing_that_is_not_there_is_told_so__LI_14(forager: Forager) -> None:
+def test_an_unknown_listing_is_reported_as_unknown__LI_14(forager: Forager) -> None:
     assert forager("listings", "search", "--market", "nyc", "--json").data == []
     for command in ("show", "history", "why", "verify"):
         ran = forager("listings", command, "7")
@@ -151,7 +154,7 @@ def test_a_badge_and_a_confidence_are_shown_as_text_without_markup__LI_14(
 
 @pytest.fixture
 def apify() -> Iterator[ApifySandbox]:
-    """In a loop of its own: a command has one, too."""
+    """In its own loop: a command also has one."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""What people get wrong at the command line: each mistake is named with its remedy, and none looks like our fault."""
+"""Users' mistakes at the command line: each is named with its remedy, and none looks like our fault."""
 
 import json
 import socket
@@ -136,7 +136,7 @@ def test_a_file_of_zips_that_is_no_text_is_named(forager: Forager, tmp_path: Pat
     assert "--zips-from: zips cannot be read: it is not UTF-8 text" in ran.err
 
 
-@pytest.mark.parametrize("option", ["--port", "--site-port"])
+@pytest.mark.parametrize("option", ["--port", "--site-port", "--receiver-port"])
 def test_a_port_that_is_taken_is_named_by_the_sandbox(forager: Forager, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -176,7 +176,7 @@ def test_a_name_that_is_no_part_of_an_address_is_refused_before_it_becomes_one(
         ("url=ftp://a.example/", "--option url: the scheme 'ftp' is refused: only http and https are fetched."),
     ],
 )
-def test_a_sink_s_option_that_cannot_be_used_is_named_with_what_can(forager: Forager, option: str, told: str) -> None:
+def test_an_invalid_option_of_a_sink_is_named_with_the_valid_ones(forager: Forager, option: str, told: str) -> None:
     ran = forager("sinks", "add", "prices", "--type", "webhook", "-o", option)
 
     assert (ran.code, ran.out) == (2, "")
@@ -192,7 +192,7 @@ def test_a_worker_for_a_queue_that_no_lane_has_is_refused_instead_of_waiting_for
 
 
 @pytest.mark.usefixtures("store")
-def test_a_single_mistake_is_told_once(forager: Forager) -> None:
+def test_a_single_mistake_is_reported_once(forager: Forager) -> None:
     ran = forager("export", "nosuch")
 
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)

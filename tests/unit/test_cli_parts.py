@@ -11,11 +11,11 @@ import orjson
 import pytest
 import typer
 
-from forager.cli import transport
-from forager.cli.asgi import Receive, Scope, Send, call
-from forager.cli.report import report
+from forager.cli.main import report
 from forager.cli.schedules import hinted, read_params, seconds
-from forager.core.durations import in_seconds
+from forager.client import connect
+from forager.client.connect import Receive, Scope, Send, call
+from forager.core.clock import in_seconds
 from forager.core.errors import (
     Conflict,
     FieldError,
@@ -26,14 +26,13 @@ from forager.core.errors import (
     StoreUnavailable,
     Transient,
 )
-from forager.kit.cli import progress, render, stopping
-from forager.kit.cli.client import Answer, Api
-from forager.kit.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
-from forager.kit.cli.exit_codes import ExitCode, exit_code_for
-from forager.kit.cli.job_report import ended, show_result
-from forager.kit.cli.words import spent_with_assumed
-from forager.pipelines.places.cli_words import saved, words
-from forager.pipelines.products.cli_recrawl import seconds as recrawl_seconds
+from forager.pipelines.places.cli import saved, words
+from forager.pipelines.products.cli.crawl import seconds as recrawl_seconds
+from forager.sdk.cli import invocation, progress, render
+from forager.sdk.cli.client import Api, ApiAnswer, ApiUnreachable, JobNotDone, KeyRefused, ServerFault
+from forager.sdk.cli.invocation import ExitCode, exit_code_for
+from forager.sdk.cli.render import spent_with_assumed
+from forager.sdk.cli.run_job import ended, show_result
 
 # ── calling the API ──
 
@@ -47,10 +46,10 @@ class Canned:
         self._answers = list(answers)
         self.asked: list[tuple[str, str]] = []
 
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
         self.asked.append((method, target))
         status, said = self._answers.pop(0)
-        return Answer(status, {}, said if isinstance(said, bytes) else orjson.dumps(said))
+        return ApiAnswer(status, {}, said if isinstance(said, bytes) else orjson.dumps(said))
 
 
 def refused(status: int, **about: Any) -> tuple[int, Any]:
@@ -104,12 +103,12 @@ async def test_pages_follow_the_cursor_to_the_last_even_over_an_empty_one() -> N
     assert [target.partition("cursor=")[2] for _, target in canned.asked] == ["", "a", "b"]
 
 
-async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
+async def test_a_request_to_an_unreachable_forager_is_repeated_and_then_reported(
     monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
 ) -> None:
-    from forager.cli.connect import over_http
+    from forager.client.connect import over_http
 
-    monkeypatch.setattr(transport, "PATIENCE", 0.3)
+    monkeypatch.setattr(connect, "PATIENCE", 0.3)
     asked = []
 
     def find() -> str:
@@ -123,7 +122,7 @@ async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
     assert exit_code_for(raised.value) is ExitCode.UNAVAILABLE
 
 
-async def test_an_application_that_streams_is_heard_to_its_end() -> None:
+async def test_a_stream_of_the_application_is_read_to_its_end() -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         heard = await receive()
         gone = asyncio.ensure_future(receive())
@@ -162,19 +161,19 @@ def job(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_pace_is_that_of_the_last_seconds_and_gives_the_time_left() -> None:
-    pace = progress.Pace()
+    pace = progress.JobSpeed()
     for second in range(10):
         pace.note(job(completed=5 * second, skipped=5 * second), float(second))
 
     assert pace.calls == pytest.approx(5.0)
     assert pace.left(job(completed=45, skipped=45)) == pytest.approx(1.0)
-    assert progress.Pace().left(job()) is None
+    assert progress.JobSpeed().left(job()) is None
 
 
 def test_the_time_left_follows_the_rate_of_the_lane() -> None:
     slow = job(total=61, lane_rate=1 / 3)
-    assert progress.Pace().left(slow) == pytest.approx(183.0), "before the first request has ended"
-    pace = progress.Pace()
+    assert progress.JobSpeed().left(slow) == pytest.approx(183.0), "before the first request has ended"
+    pace = progress.JobSpeed()
     pace.note(job(), 0.0)
     burst = job(completed=10, total=110, lane_rate=2.0)
     pace.note(burst, 1.0)
@@ -184,7 +183,7 @@ def test_the_time_left_follows_the_rate_of_the_lane() -> None:
 
 
 def test_the_time_left_ends_with_the_budget() -> None:
-    pace = progress.Pace()
+    pace = progress.JobSpeed()
     pace.note(job(spent=0), 0.0)
     now = job(completed=2, spent=2, total=1_000, max_cost=5)
     pace.note(now, 2.0)
@@ -197,7 +196,7 @@ def test_only_early_exit_counts_as_saved() -> None:
     assert saved(job(skipped=7, max_cost=10)) is None
 
 
-def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_ended_by_its_budget_reports_that(capsys: pytest.CaptureFixture[str]) -> None:
     ended = job(state="completed", reason="budget", max_cost=50, completed=50, skipped=50, spent=50)
     brought = {"id": "1", "pipeline": "places", "records": 9, "discoveries": 9, "started_at": None, "finished_at": None}
 
@@ -209,7 +208,7 @@ def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str])
     assert "budget spent" not in progress.short_figures(job(state="paused", reason="budget", max_cost=50))
 
 
-def test_credits_whose_answers_were_lost_are_told_apart() -> None:
+def test_credits_with_lost_answers_are_shown_separately() -> None:
     assert spent_with_assumed(job(spent=633, guessed=75)) == "633 spent (75 assumed: their answers were lost)"
     assert spent_with_assumed(job(spent=558, guessed=0)) == "558 spent"
 
@@ -228,7 +227,7 @@ def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:
         ("Set SERPER_API_KEY.", "Job 1 is paused: Set SERPER_API_KEY. Resume it: forager jobs resume 1"),
     ],
 )
-def test_a_paused_job_says_why_and_how_to_resume_it(reason: str | None, said: str) -> None:
+def test_a_paused_job_shows_the_reason_and_how_to_resume_it(reason: str | None, said: str) -> None:
     with pytest.raises(JobNotDone) as raised:
         ended({"id": "1", "state": "paused", "reason": reason}, as_json=True)
 
@@ -314,7 +313,9 @@ def test_parameters_are_json_or_else_text() -> None:
         ('targets=[{"target_url":3}]', "targets.0.target_url", "must be text", ""),
     ],
 )
-def test_a_parameter_that_was_misread_says_how_to_write_it(given: str, field: str, said: str, written: str) -> None:
+def test_the_error_for_a_misread_parameter_shows_how_to_write_it(
+    given: str, field: str, said: str, written: str
+) -> None:
     told = hinted(FieldError(field, said), [given])
 
     assert told == FieldError(field, said + written)
@@ -325,8 +326,8 @@ def test_a_parameter_that_was_misread_says_how_to_write_it(given: str, field: st
 
 async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("forager.kit.cli.stopping.time.monotonic", lambda: now)
-    request = stopping.StopRequest()
+    monkeypatch.setattr("forager.sdk.cli.invocation.time.monotonic", lambda: now)
+    request = invocation.StopRequest()
 
     request.ask(signal.SIGINT)
     request.ask(signal.SIGINT)
@@ -335,7 +336,7 @@ async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monk
     await asyncio.sleep(0)
     assert not hurried.done()
 
-    now += stopping.ECHO + 0.1
+    now += invocation.ECHO + 0.1
     request.ask(signal.SIGTERM)
     await asyncio.wait_for(hurried, 60)
     assert request.by is signal.SIGINT

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from forager.pipelines.products.cli_words import request
+from forager.pipelines.products.cli import request
 from tests.support.cli import Forager
 
 

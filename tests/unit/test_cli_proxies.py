@@ -52,7 +52,7 @@ def test_no_command_shows_a_user_or_password__S8(forager: Forager, closed: str) 
     assert [secret for ran in runs for secret in CANARIES if secret in ran.all] == []
 
 
-def test_a_check_that_fails_is_exit_1_and_says_why(forager: Forager, closed: str) -> None:
+def test_a_failed_check_is_exit_1_with_the_reason(forager: Forager, closed: str) -> None:
     number = str(forager("proxies", "add", f"http://{closed}", "--json").data["id"])
     ran = forager("proxies", "check", number)
     assert ran.code == 1
@@ -76,7 +76,7 @@ def test_the_key_of_the_store_is_changed_and_what_it_seals_is_kept__S9(forager: 
 
 
 @pytest.mark.usefixtures("store")
-def test_wrong_proxies_in_the_settings_are_told_by_name_without_their_password__S8(
+def test_wrong_proxies_in_the_settings_are_reported_by_name_without_their_password__S8(
     forager: Forager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCRAPER_PROXY_ENDPOINTS", f"http://a.example:1,{CANARY_ADDRESS.replace(':8080', '')}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forager.config import new_settings
+from forager.app.config import new_settings
 from forager.core.sink import SinkRow
 from forager.sinks.kafka.wiring import check as check_kafka
 from tests.support.cli import Forager
@@ -28,7 +28,7 @@ def test_sinks_are_listed_shown_paused_and_resumed(forager: Forager) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_replay_says_how_much_comes_again(forager: Forager) -> None:
+def test_a_replay_prints_the_number_of_repeated_changes(forager: Forager) -> None:
     assert forager("places", "plan", "--keyword", "bars", "--zip", "85001").code == 0
     ran = forager("sinks", "replay", "webhook")
     assert ran.code == 0
@@ -99,6 +99,23 @@ def test_a_sink_that_cannot_work_is_refused_with_the_remedy(
 
 
 @pytest.mark.usefixtures("store")
+def test_a_condition_is_checked_shown_and_joined_with_changed_fields(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORAGER_FILES_FOLDER", str(tmp_path / "files"))
+    add = ("sinks", "add", "drops", "--type", "files", "--kind", "product")
+    refused = forager(*add, "--where", "old.prise > price")
+    assert refused.code == 2
+    assert "there is no field 'prise'; did you mean 'price'? (at character 5)" in refused.err
+    assert "needs the kinds" in forager("sinks", "add", "drops", "--type", "files", "--where", "price < 1").err
+    assert forager(*add, "--where", "old.price > price", "--changed", "price", "--changed", "availability").code == 0
+    wanted = "(old.price > price) and (changed(price) or changed(availability))"
+    shown = forager("sinks", "show", "drops", "--json").data
+    assert (shown["where"], shown["options"]["format"]) == (wanted, "jsonl")
+    assert wanted in " ".join(forager("sinks", "show", "drops").out.split())
+
+
+@pytest.mark.usefixtures("store")
 def test_what_may_pass_is_a_warning_when_a_sink_is_added(forager: Forager) -> None:
     broker = f"127.0.0.1:{free_ports(1)[0]}"
     service: Any = SimpleNamespace(settings=new_settings(kafka_brokers=(broker,)))
@@ -112,19 +129,19 @@ def test_what_may_pass_is_a_warning_when_a_sink_is_added(forager: Forager) -> No
 def test_doctor_has_lines_about_credentials_packages_and_failing_sinks(
     forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module not in ("trafilatura", "pyarrow"))
+    monkeypatch.setattr("forager.app.checks._has", lambda module: module not in ("obstore", "pyarrow"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
     before = _checks(forager)
     assert before["google credentials"]["state"] == "problem"
     assert "missing.json cannot be read" in before["google credentials"]["message"]
     assert before["extras"]["state"] == "note", "nothing that is set needs them"
-    assert "parquet (files in Parquet); text (the best main text" in before["extras"]["message"]
-    assert "pip install 'forager-data[parquet,text]'" in before["extras"]["remedy"]
+    assert "parquet (files in Parquet); s3 (files and pages in S3)" in before["extras"]["message"]
+    assert "pip install 'forager-data[parquet,s3]'" in before["extras"]["remedy"]
     assert "sinks" not in before, "there is no store yet"
     assert not (tmp_path / ".forager" / "ledger.db").exists(), "doctor makes none"
 
     (tmp_path / "missing.json").write_text("{}")
-    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module != "confluent_kafka")
+    monkeypatch.setattr("forager.app.checks._has", lambda module: module != "confluent_kafka")
     forager("lanes", "set", "serper", "--rate", "100/s")
     assert _checks(forager)["sinks"]["message"] == "2, none of them fails"
     with sqlite3.connect(tmp_path / ".forager" / "ledger.db") as ledger:
@@ -133,7 +150,7 @@ def test_doctor_has_lines_about_credentials_packages_and_failing_sinks(
             " VALUES ('webhook', 0, 1, 3, 'It does not answer.', 1000, 1000)"
         )
     monkeypatch.setenv("FORAGER_BIGQUERY_PROJECT_ID", "my-project-1234")
-    monkeypatch.setattr("forager.cli.service_checks._has", lambda module: module != "google.cloud.bigquery")
+    monkeypatch.setattr("forager.app.checks._has", lambda module: module != "google.cloud.bigquery")
     after = _checks(forager)
     assert after["google credentials"]["state"] == "ok"
     assert after["extra bigquery"]["state"] == "problem"

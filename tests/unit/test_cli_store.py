@@ -1,29 +1,44 @@
-"""Which commands create a store, what the others answer where there is none, and who may read what is created."""
+"""Commands that create a store, answers of the others without a store, and the permissions of its files."""
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
+from forager.cli.main import Application
 from forager.cli.root import app
+from forager.core.errors import NotFound
+from forager.sdk.cli.invocation import Invocation, with_api
 from scripts import cli_doc
 from tests.support.cli import Forager
+from tests.support.forked_command import start_command
 
 COMMANDS = dict(cli_doc.commands(get_command(app)))
 CREATING = frozenset(
     {
         *("up", "worker", "places run", "crawl", "scrape page", "scrape batch", "reviews run", "restore", "db upgrade"),
+        *(
+            "mcp",
+            "keys add",
+            "channels add",
+            "rules add",
+            "watch add",
+            "schemas add",
+            "schemas learn",
+            "schemas test",
+            "site crawl",
+            "site map",
+        ),
         *("schedules add", "proxies add", "sinks add", "lanes set", "lanes pause", "lanes resume"),
         *(f"markets {verb}" for verb in ("add", "set", "disable", "remove", "scrape", "start")),
     }
 )
 """Commands that start something or store a setting."""
-WITHOUT = frozenset({"demo", "sandbox", "doctor", "places plan", "sinks types", "db current"})
+WITHOUT = frozenset({"demo", "init", "sandbox", "doctor", "places plan", "sinks types", "db current"})
 """Commands whose answer needs no store."""
 VALUES = {
     "JOB": "ffffffff",
@@ -43,8 +58,12 @@ OPTIONS = {
     "proxies set": ["--region", "us"],
     "reparse": ["--domain", "shop.example"],
     "sinks discard": ["--all"],
+    "pages export": ["pages"],
+    "channels add": ["--url", "ntfy://topic"],
+    "watch add": ["https://shop.example/"],
+    "site export": ["--folder", "pages"],
 }
-"""What a command needs beside its required parameters."""
+"""Arguments that a command needs in addition to its required parameters."""
 NEEDS_NO_FOLDER = frozenset({"blobs adopt"})
 """Commands that refuse the embedded store as such."""
 
@@ -101,13 +120,40 @@ def test_an_answer_that_needs_no_store_leaves_none_behind(forager: Forager, tmp_
     assert not (tmp_path / ".forager").exists()
 
 
+@pytest.mark.parametrize("name", ["list", "show", "run", "add", "up", "crawl"])
+def test_a_new_command_creates_a_store_only_if_it_declares_so(tmp_path: Path, name: str) -> None:
+    """The name of a command decides nothing: one that declares nothing about the store reads an existing one."""
+    new = typer.Typer()
+
+    @new.callback()
+    def group() -> None: ...
+
+    @new.command(name)
+    def read(context: typer.Context) -> None:
+        with_api(context, lambda at: at.api.get("/jobs"))
+
+    @new.command("write")
+    def write(context: typer.Context) -> None:
+        with_api(context, lambda at: at.api.get("/jobs"), store="created")
+
+    def call(word: str) -> None:
+        given = Invocation(Application(), (word,), home=tmp_path / "home")
+        get_command(new)(args=[word], standalone_mode=False, obj=given)
+
+    with pytest.raises(NotFound, match="There is no Forager store in"):
+        call(name)
+    assert not (tmp_path / "home").exists()
+    call("write")
+    assert (tmp_path / "home" / "ledger.db").exists()
+    call(name)
+
+
 def test_a_store_of_another_folder_is_found_by_home(
-    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forager: Forager, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added = forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "--no-budget")
     assert added.code == 0, added.all
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert forager("schedules", "list").code == 4
     found = forager("schedules", "list", "--home", str(tmp_path / ".forager"), "--json")
     assert [each["name"] for each in found.data] == ["bars"]
@@ -127,12 +173,14 @@ FIRST = [
     ("first", "umask"), [*((words, 0o000) for words in FIRST), (FIRST[0], 0o077)], ids=lambda part: str(part)[:30]
 )
 def test_the_data_folder_is_for_its_owner_alone_whatever_the_first_command_and_umask(
-    tmp_path: Path, first: list[str], umask: int
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, first: list[str], umask: int
 ) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORAGER_", "SERPER_"))}
-    subprocess.run(
-        [sys.executable, "-m", "forager", *first], cwd=tmp_path, env=kept, umask=umask, capture_output=True, timeout=120
+    output = tmp_path_factory.mktemp("output")
+    command = start_command(
+        first, environment=kept, folder=tmp_path, out=output / "out", err=output / "err", umask=umask
     )
+    command.wait(120)
     home = tmp_path / ".forager"
     assert modes(home, tmp_path) == {}
     assert list(home.rglob("ledger.db"))

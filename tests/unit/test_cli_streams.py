@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PRINTS = """
 import sys
 from forager.cli.main import main
-from forager.kit.cli import render
+from forager.sdk.cli import render
 sys.argv = ["forager", "--version"]
 try:
     main()
@@ -26,10 +26,10 @@ ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "
 WRITES = """
 import asyncio, contextlib, sys
 from forager.cli.main import main
-from forager.cli.report import report
+from forager.cli.main import report
 from forager.core.errors import Rejected
-from forager.kit.cli import render
-from forager.kit.cli.row_files import Format, write_pages
+from forager.sdk.cli import render
+from forager.sdk.cli.row_files import Format, write_pages
 
 async def rows():
     yield [shop]

@@ -1,4 +1,4 @@
-"""How companies are read: names by votes, addresses by country, contacts, and what is no company page."""
+"""Reading companies: names by votes, addresses by country, contacts, and pages that are not of a company."""
 
 import json
 from datetime import UTC, datetime
@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from forager.extract.addresses import addresses, region_of
-from forager.extract.company_names import company_name
-from forager.extract.document import Document
-from forager.extract.locations import location_of
-from forager.extract.normalise import normalise
-from forager.extract.organisations import copyright_owners, tidy
-from forager.extract.urls import clean_url
-from forager.pipelines.scrape.extractor import Extractor, Page
+from forager.extract.companies import company_name, copyright_owners, tidy
+from forager.extract.html.document import Document
+from forager.extract.text.addresses import addresses, region_of
+from forager.extract.text.locations import location_of
+from forager.extract.text.normalise import normalise
+from forager.extract.text.urls import clean_url
+from forager.pipelines.scrape.extractor import Extractor, PageInput
 from forager.pipelines.scrape.extractors.company_website import company_website
 from forager.pipelines.scrape.extractors.linkedin_profile import linkedin_profile
 
@@ -25,7 +24,7 @@ def document(*lines: str, url: str = "https://page.example/") -> Document:
 
 
 def read(html: str, url: str = "https://page.example/") -> dict[str, Any]:
-    found = company_website.parse(Page(url, html, 200, AT), company_website.fields).fields
+    found = company_website.parse(PageInput(url, html, 200, AT), company_website.fields).fields
     return normalise(company_website.output, {name: one.value for name, one in found.items()}).result.model_dump()
 
 
@@ -145,7 +144,7 @@ def test_a_legal_form_marks_a_name_and_not_a_headquarters() -> None:
 
 @pytest.mark.parametrize("html", ["<h1>Page not found</h1><p>Sorry.</p>", "<title>404</title><p>x</p>"])
 def test_an_error_page_is_no_company(html: str) -> None:
-    extracted = company_website.parse(Page("https://page.example/", html, 200, AT), company_website.fields)
+    extracted = company_website.parse(PageInput("https://page.example/", html, 200, AT), company_website.fields)
     assert (extracted.kind, extracted.fields) == ("error", {})
 
 
@@ -176,5 +175,5 @@ def test_dot_segments_of_an_address_are_resolved() -> None:
     ("html", "kind"), [("<div id=root></div>", "empty"), ("<p>" + "Lorem ipsum dolor. " * 20, "other")]
 )
 @pytest.mark.parametrize("extractor", [company_website, linkedin_profile], ids=lambda one: one.name)
-def test_a_page_with_none_of_the_fields_says_so(extractor: Extractor, html: str, kind: str) -> None:
-    assert extractor.parse(Page("https://page.example/", html, 200, AT), extractor.fields).kind == kind
+def test_a_page_without_any_of_the_fields_is_reported(extractor: Extractor, html: str, kind: str) -> None:
+    assert extractor.parse(PageInput("https://page.example/", html, 200, AT), extractor.fields).kind == kind

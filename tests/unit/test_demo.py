@@ -5,10 +5,15 @@ from typing import Any
 
 import pytest
 
-from forager.cli import demo_setup
-from forager.cli.demos.places_audit import audit_crash, expected_places
+from forager.app.features import all_features
+from forager.cli import demo_all, demo_run
+from forager.cli.demo_view import PipelineRow, figures
+from forager.cli.main import run
 from forager.core.errors import Conflict
-from forager.sandbox import Entry
+from forager.pipelines.places.demo import audit_crash, expected_places
+from forager.sandbox import LoggedRequest
+from forager.sdk.cli import report_html as html
+from forager.sdk.cli.showcase import CostLine, Found
 
 
 def test_a_folder_that_is_not_of_a_demo_is_left_alone(tmp_path: Path) -> None:
@@ -17,15 +22,15 @@ def test_a_folder_that_is_not_of_a_demo_is_left_alone(tmp_path: Path) -> None:
     (home / "precious").touch()
 
     with pytest.raises(Conflict, match="left alone"):
-        demo_setup.fresh_folder(home)
+        demo_run.fresh_folder(home)
     assert (home / "precious").exists()
 
 
 def test_what_an_earlier_demo_left_is_removed(tmp_path: Path) -> None:
-    home = demo_setup.fresh_folder(tmp_path / "demo")
+    home = demo_run.fresh_folder(tmp_path / "demo")
     (home / "ledger.db").touch()
 
-    demo_setup.fresh_folder(home)
+    demo_run.fresh_folder(home)
 
     assert not (home / "ledger.db").exists()
 
@@ -43,14 +48,14 @@ ENDED = {
 }
 
 
-def asked(n: int, page: int = 1, **changes: Any) -> Entry:
-    entry = Entry(n=n, at=float(n), wall=0.0, endpoint="places", zip=ZIP, keyword="bars", page=page)
+def asked(n: int, page: int = 1, **changes: Any) -> LoggedRequest:
+    entry = LoggedRequest(n=n, at=float(n), wall=0.0, endpoint="places", zip=ZIP, keyword="bars", page=page)
     for name, value in {"status": 200, "credits": 1, "places": 10, "delivered": True, **changes}.items():
         setattr(entry, name, value)
     return entry
 
 
-def written(tmp_path: Path, *entries: Entry) -> Path:
+def written(tmp_path: Path, *entries: LoggedRequest) -> Path:
     log = tmp_path / "requests.jsonl"
     log.write_bytes(b"".join(entry.json() + b"\n" for entry in entries))
     return log
@@ -100,3 +105,77 @@ def test_the_audit_fails_when_a_page_after_a_short_one_was_paid__PL_10(tmp_path:
     found = audit_crash(written(tmp_path, *entries), ENDED, sorted(expected_places(entries)))
 
     assert found.failures == ("1 pages were paid for after a short one",)
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=y>\"'"
+
+
+def test_scraped_markup_is_escaped_in_every_part_of_the_report() -> None:
+    point = {"latitude": 33.4, "longitude": -112.0, "title": HOSTILE, "share": 0.5}
+    parts = [
+        html.section(HOSTILE, note=HOSTILE),
+        html.tiles([(HOSTILE, HOSTILE)]),
+        html.table((HOSTILE,), [(HOSTILE,)]),
+        html.columns_chart([(HOSTILE, 3.0)], label=HOSTILE),
+        html.line_chart([(0.0, 1.0), (1.0, 2.0)], label=HOSTILE, marks=[(0.5, HOSTILE)]),
+        html.point_map([point], label=HOSTILE),
+        html.cards([{"title": HOSTILE, "lines": (HOSTILE,), "badge": (HOSTILE, HOSTILE), "chart": html.spark([1, 2])}]),
+    ]
+    page = html.page(HOSTILE, HOSTILE, *parts)
+
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "default-src 'none'" in page
+    assert page.count("&lt;script&gt;") > 12
+
+
+def test_the_report_and_the_data_of_the_demo_have_the_crash_the_costs_and_the_changes(tmp_path: Path) -> None:
+    course = demo_all.Course(
+        began=0.0,
+        killed={"pid": 7, "at": 2.0, "done": 5, "in_flight": 3},
+        back_after=1.5,
+        pace=[(0.0, 0.0), (1.0, 5.0), (4.0, 10.0)],
+    )
+    found = Found(figures=[("places", "9")], spending=CostLine("credits", 915.0, 558.0, "357 saved"), data={"n": 9})
+    change = {"kind": "product", "title": "Oak", "fields": [{"name": "price", "before": "9.00", "after": "8.00"}]}
+    result = demo_all.DemoResult({"places": found}, [change], ["places: 0 lost"], (), course, 2, 10, 4.0)
+
+    page, data = demo_all.report_page(result), demo_all.as_data(result, tmp_path)
+
+    assert demo_all.crash_line(result) == "Survived kill -9 with 3 tasks in flight, back after 1.5 s. places: 0 lost."
+    assert all(text in page for text in ("kill -9", "915", "558", "Oak", "9.00", "8.00"))
+    assert data["spending"]["places"] == {"unit": "credits", "estimated": 915.0, "spent": 558.0}
+    assert found.spending is not None
+    assert found.spending.line() == "558 credits of at most 915 credits, 357 saved"
+
+
+def test_every_pipeline_with_a_demo_takes_part_in_the_common_one() -> None:
+    with_demo = {feature.name for feature in all_features() if feature.demo is not None}
+    parts = [feature.showcase.load() for feature in all_features() if feature.showcase is not None]
+
+    assert {part.title for part in parts} == with_demo
+    assert len({part.upstream for part in parts}) == len(parts)
+
+
+def test_a_row_of_the_view_shows_progress_rate_cost_and_what_happens_now() -> None:
+    (part,) = [each.showcase.load() for each in all_features() if each.name == "places" and each.showcase]
+    row = PipelineRow(part)
+    row.looks.append([])
+    counted = dict.fromkeys(("failed", "skipped", "cancelled", "retries", "running", "queued"), 0)
+    for second, completed in enumerate((0, 100, 200)):
+        row.note([{**counted, "total": 400, "completed": completed, "spent": completed}], float(second))
+    row.now = "Silver Hall"
+
+    assert figures(row) == {
+        "done": "200/400 50%",
+        "rate": "100/s",
+        "cost": "200 credits",
+        "left": "2 s left",
+        "now": "Silver Hall",
+    }
+
+
+@pytest.mark.parametrize("arguments", [["places", "--stay"], ["--crash", "--stay"]], ids=" ".join)
+def test_stay_is_for_the_demo_of_all_pipelines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", *arguments]) == 2
+    assert "forager demo --stay" in capsys.readouterr().err

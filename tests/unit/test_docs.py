@@ -1,5 +1,6 @@
-"""The pages that are made from the code say what the code says."""
+"""Generated pages are up to date, and pages for users are free of what only contributors need."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ def test_the_page_of_requirements_is_up_to_date() -> None:
     expected = requirements_doc.render(requirements_doc.collect(requirements_doc.ROOT / "tests"))
 
     up_to_date = requirements_doc.PAGE.read_text("utf-8") == expected
-    assert up_to_date, "docs/requirements.md is stale: run `make requirements`"
+    assert up_to_date, "docs/contributing/requirements.md is stale: run `make requirements`"
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,11 @@ def test_requirements_are_listed_by_family_and_number_with_every_test(tmp_path: 
     ]
 
 
-def test_every_trap_of_the_ledger_has_a_test_or_is_not_built_yet() -> None:
+def test_every_trap_of_the_ledger_has_a_test_or_a_reason_for_having_none() -> None:
     shown = requirements_doc.collect(requirements_doc.ROOT / "tests")
 
     unguarded = {number for number in requirements_doc.TRAPS if not shown.get(f"trap {number}")}
-    assert unguarded == requirements_doc.NOT_BUILT.keys()
+    assert unguarded == requirements_doc.WITHOUT_TEST.keys()
 
 
 def test_a_trap_is_read_from_before_the_ids_and_must_be_known(tmp_path: Path) -> None:
@@ -71,3 +72,59 @@ def test_a_trap_is_read_from_before_the_ids_and_must_be_known(tmp_path: Path) ->
     (tests / "test_a.py").write_text("def test_x_trap_99(): ...\n")
     with pytest.raises(requirements_doc.UnknownRequirement, match="no trap 99"):
         requirements_doc.collect(tests)
+
+
+DOCS = requirements_doc.ROOT / "docs"
+GENERATED = {DOCS / "cli.md", DOCS / "settings.md", requirements_doc.PAGE}
+FOR_USERS = [*sorted(set(DOCS.glob("*.md")) - {DOCS / "architecture.md"}), *requirements_doc.ROOT.glob("[RC]*E*.md")]
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(requirements_doc.ROOT.glob("*.md"))]
+
+
+def prose(page: Path) -> str:
+    """Return the text of a page without its blocks of code."""
+    return "".join(page.read_text("utf-8").split("```")[0::2])
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.name)
+def test_a_page_for_users_names_no_requirement_and_no_test(page: Path) -> None:
+    found = re.findall(r"\b(?:PL|PR|LI|SC|RV)-P?\d+|\btest_\w+|\bthe seeds?\b|\bseeds?['’]", prose(page))
+    assert not found
+
+
+@pytest.mark.parametrize("page", sorted(set(PAGES) - GENERATED), ids=lambda page: page.name)
+def test_prose_is_wrapped_at_120_columns(page: Path) -> None:
+    long = [line for line in prose(page).splitlines() if len(line) > 120 and not line.lstrip().startswith(("|", "#"))]
+    assert not [line for line in long if " " in re.sub(r"`[^`]*`|\[[^]]*\]\([^)]*\)", "", line)[:120].strip()]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def test_every_decision_is_in_the_index_under_its_title_and_number() -> None:
+    folder = DOCS / "decisions"
+    index = dict(
+        re.findall(r"^\| \[\d{4}\]\(([^)]+)\) \| (.+) \|$", (folder / "README.md").read_text("utf-8"), re.MULTILINE)
+    )
+    titles = {}
+    for path in folder.glob("[0-9]*.md"):
+        number, _, title = path.read_text("utf-8").partition("\n")[0].removeprefix("# ").partition(". ")
+        assert path.name.startswith(f"{number}-")
+        titles[path.name] = title
+    assert index == titles
+    assert len({name[:4] for name in titles}) == len(titles)

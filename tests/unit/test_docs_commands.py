@@ -37,7 +37,7 @@ def mentions(page: str) -> Iterator[str]:
 
 
 def complaint(words: str) -> str | None:
-    """What the parser has against a line; None: nothing."""
+    """Return the parser's error for a line, or None."""
     command: Any = get_command(app)
     words = re.sub(r"<(job|task)>", "00000000-0000-4000-8000-000000000000", words)
     rest, context, name = shlex.split(words, comments=True), None, "forager"

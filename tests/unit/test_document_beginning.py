@@ -2,17 +2,16 @@
 
 import pytest
 
-from forager.extract.beginning import beginning_of
-from forager.extract.document import Document
+from forager.extract.html.document import Document, beginning_of
+from forager.extract.html.structured_data import things
 from forager.extract.products.parsers.base import parser
-from forager.extract.structured_data import things
 from tests.support.document_answers import answers
 from tests.support.shared_data import shared_data
 
 URL = "https://shop.example/p/7"
 REST = "<div class='card'><p>Another table, $5.00</p><svg><title>icon</title></svg></div>" * 60
 DATA = (
-    '{"@type":"Product","name":"Oak table","sku":"A7","offers":{"price":"12.50","priceCurrency":"EUR",'
+    '{"@type":"Product","name":"Oak table","brand":"Acme","sku":"A7","offers":{"price":"12.50","priceCurrency":"EUR",'
     '"availability":"https://schema.org/InStock"}}'
 )
 LD = f"<script type='application/ld+json'>{DATA}</script>"

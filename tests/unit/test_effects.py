@@ -1,4 +1,4 @@
-"""What an effect on a plain table may say, and what a plain table may declare."""
+"""Limits of an effect on a plain table, and of the table's declarations."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,8 +10,8 @@ from sqlalchemy import MetaData
 from forager.core.errors import Rejected
 from forager.core.record import Index
 from forager.core.table import Effect, TableRow
-from forager.kit.queries import folded
-from forager.ledger.schema.plain_ddl import add_plain_tables
+from forager.ledger.schema.record_ddl import add_plain_tables
+from forager.sdk.queries import folded
 
 
 class Market(TableRow):
@@ -73,7 +73,7 @@ def test_effects_on_one_row_become_one_statement_and_rows_come_in_one_order() ->
 
 
 def test_an_update_is_not_taken_into_a_later_insert() -> None:
-    """Whether there is a row is not known: on an empty table the update must do nothing."""
+    """The row may be missing: on an empty table the update must do nothing."""
     effects = [Effect(Market, KEY, add={"failures": 1}), Effect(Market, KEY, set={"city": "x"}, insert=True)]
     assert [(write.insert, write.add, write.set) for write in folded(effects)] == [
         (False, {"failures": 1}, {}),
@@ -91,7 +91,7 @@ def test_an_update_is_not_taken_into_a_later_insert() -> None:
         ({"indexes": (Index(("colour",)),)}, "names colour"),
     ],
 )
-def test_a_class_that_declares_what_its_table_cannot_have_is_refused(attributes: dict[str, Any], why: str) -> None:
+def test_a_class_with_a_declaration_that_its_table_cannot_have_is_refused(attributes: dict[str, Any], why: str) -> None:
     declared = type("Declared", (Market,), {"__module__": __name__, "__annotations__": {}, **attributes})
     with pytest.raises(Rejected, match=why):
         add_plain_tables(MetaData(), [declared], "sqlite")

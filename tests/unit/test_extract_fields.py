@@ -5,13 +5,12 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from forager.extract.emails import clean_email, emails_in
-from forager.extract.locations import location_of, location_of_address
-from forager.extract.normalise import Url, normalise
-from forager.extract.phones import e164, phones_in
-from forager.extract.salaries import salary_in, salary_of
-from forager.extract.text import one_line, paragraphs
-from forager.extract.urls import clean_url, same_site
+from forager.extract.text.contacts import clean_email, e164, emails_in, phones_in
+from forager.extract.text.locations import location_of, location_of_address
+from forager.extract.text.normalise import Url, normalise
+from forager.extract.text.salaries import salary_in, salary_of
+from forager.extract.text.strings import one_line, paragraphs
+from forager.extract.text.urls import clean_url, same_site
 from forager.pipelines.scrape.extractors.company_website import CompanyWebsite
 from tests.support.shared_data import shared_data
 

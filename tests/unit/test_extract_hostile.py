@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from forager.extract.document import Document, decoded
-from forager.extract.html_depth import MOST_DEPTH
-from forager.extract.html_limits import bounded
-from forager.extract.normalise import normalise
-from forager.extract.text import one_line
-from forager.pipelines.scrape.extractor import Page
+from forager.extract.html.document import Document, decoded
+from forager.extract.html.limits import MOST_DEPTH, bounded
+from forager.extract.text.normalise import normalise
+from forager.extract.text.strings import one_line
+from forager.pipelines.scrape.extractor import PageInput
 from forager.pipelines.scrape.extractors import EXTRACTORS
 from tests.support.shared_data import shared_data
 
@@ -22,7 +21,7 @@ LONGEST = 5.0
 """CPU seconds a page: what the machine gives to others in between is not ours."""
 MANY = 100_000
 
-# What hurts a parser, before any extractor sees it: one extractor shows it.
+# Pages that hurt a parser before any extractor sees them: one extractor is enough.
 MARKUP = {
     "nested": "<div>" * MANY,
     "nested and closed": "<div>" * MANY + "x" + "</div>" * MANY,
@@ -94,7 +93,7 @@ MARKUP = {
     "unclosed titles": "<title>" * MANY,
 }  # fmt: skip
 
-# What each extractor reads in its own way.
+# Parts that each extractor reads in its own way.
 CONTENT = {
     "things in things": '<i itemscope itemtype="http://schema.org/Person" itemprop=x>' * 30_000,
     "rdfa in rdfa": "<i typeof=Person property=x>" * 30_000,
@@ -124,7 +123,7 @@ BOMBS = MARKUP | CONTENT
 def test_a_page_made_to_hurt_is_read_in_time__S6(name: str) -> None:
     for extractor in EXTRACTORS[-1:] if name in MARKUP else EXTRACTORS:
         began = time.process_time()
-        extracted = extractor.parse(Page("https://hostile.example/", BOMBS[name], 200, AT), extractor.fields)
+        extracted = extractor.parse(PageInput("https://hostile.example/", BOMBS[name], 200, AT), extractor.fields)
         normalise(extractor.output, {field: found.value for field, found in extracted.fields.items()})
         assert time.process_time() - began <= LONGEST, f"{extractor.name} took too long"
 
@@ -155,12 +154,12 @@ def damaged() -> Iterator[bytes]:
     yield bytes(dice.randrange(256) for _ in range(20_000))
 
 
-def test_damaged_pages_crash_nobody__S6() -> None:
+def test_damaged_pages_crash_no_reader__S6() -> None:
     pages = list(damaged())
     assert len(pages) + len(BOMBS) >= 200
     for page in pages:
         for extractor in EXTRACTORS:
-            extracted = extractor.parse(Page("https://hostile.example/", page, 200, AT), extractor.fields)
+            extracted = extractor.parse(PageInput("https://hostile.example/", page, 200, AT), extractor.fields)
             normalise(extractor.output, {field: found.value for field, found in extracted.fields.items()})
 
 

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.extract.availability import availability_of
-from forager.extract.canonical import canonical_url, url_hash
-from forager.extract.currencies import _CODES, _SYMBOLS, CURRENCY, iso_currency
-from forager.extract.document import Document
-from forager.extract.gtin import classify, gtin_of
-from forager.extract.prices import parse_price
+from forager.extract.html.document import Document
+from forager.extract.products.findings import classify, gtin_of
 from forager.extract.products.parsers import base
+from forager.extract.text.prices import _CODES, _SYMBOLS, CURRENCY, availability_of, iso_currency, parse_price
+from forager.extract.text.urls import canonical_url, url_hash
 from tests.support.cpu_time import cpu_ns
 from tests.support.shared_data import shared_data
 
@@ -191,7 +189,7 @@ def test_a_symbol_of_several_countries_is_no_currency__PR_11() -> None:
     assert classify("03178471") == "issn"
 
 
-def test_prices_of_real_pages_are_read_as_their_source_says__PR_15() -> None:
+def test_prices_of_real_pages_are_read_as_in_their_source__PR_15() -> None:
     with (shared_data("prices") / "price_strings.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "xfail" not in row["set"]]
     assert len(rows) == 841
@@ -204,7 +202,7 @@ def reads_price(row: dict[str, str]) -> bool:
     return found.amount == expected and (found.symbol or "") == row["expected_currency"]
 
 
-def test_article_numbers_are_told_apart_as_their_source_says__PR_11() -> None:
+def test_article_numbers_are_classified_as_in_their_source__PR_11() -> None:
     with (shared_data("prices") / "gtin_classification.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["input"] for row in rows if (classify(row["input"]) or "") != row["expected_type"]] == []

@@ -1,16 +1,16 @@
 """Structured data: JSON-LD, however broken; microdata and RDFa in the same shape; labels and lines of text."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from forager.extract.document import Document, decoded
-from forager.extract.json_ld import loads_tolerantly
-from forager.extract.json_search import values_by_key
-from forager.extract.labels import labelled
+from forager.extract.html.document import Document, decoded
+from forager.extract.html.limits import MOST_DEPTH, MOST_MARKED, MOST_MARKED_DEPTH, bounded
+from forager.extract.html.main_text import labelled
+from forager.extract.html.structured_data import loads_tolerantly, of_type, things, values_by_key
 from forager.extract.products.parsers import base
-from forager.extract.structured_data import of_type, things
 from tests.support.shared_data import shared_data
 
 
@@ -58,7 +58,7 @@ def test_a_graph_is_one_level_and_references_are_followed() -> None:
 
 
 @pytest.mark.parametrize("form", ["microdata", "rdfa"])
-def test_the_examples_of_schema_org_say_the_same_in_every_form(form: str) -> None:
+def test_the_examples_of_schema_org_are_read_the_same_in_every_form(form: str) -> None:
     examples = json.loads(shared_data("structured-data", "schemaorg_examples.json").read_text())
     wanted = {"JobPosting", "Organization", "Person", "LocalBusiness", "Restaurant"}
     asked = agreed = 0
@@ -69,6 +69,50 @@ def test_the_examples_of_schema_org_say_the_same_in_every_form(form: str) -> Non
             agreed += len(said & other)
     assert asked >= 20
     assert agreed / asked >= 0.9
+
+
+BEYOND_REASON = {
+    "too deep": "<div>" * (MOST_DEPTH * 5),
+    "markup in the title of a drawing": "<svg><title><!----></title></svg>" + "<!-- x -->" * 4_000,
+    "deep and unclosed in the item": "",
+}
+MARKED = """<table><tr><td itemscope itemtype="https://schema.org/Product">{deep}<h1 itemprop="name">Kettle</h1>
+<p itemprop="description">Boils<p><img itemprop="image" src="/k.jpg"><time itemprop="releaseDate" datetime="2026-03-04">
+yesterday</time><div itemprop="offers" itemscope itemtype="https://schema.org/Offer"><b>Only</b>
+<span itemprop="price">20.50</span><em itemprop="priceCurrency" content="EUR">€</em></div>
+<li itemprop="brand" itemscope itemtype="https://schema.org/Brand"><i itemprop="name">Acme</i></table>
+<p itemscope itemtype="https://schema.org/Person"><b itemprop="name">Jo</b>"""
+
+
+@pytest.mark.parametrize("reason", BEYOND_REASON)
+@pytest.mark.parametrize("form", ["microdata", "rdfa"])
+def test_a_page_that_is_read_flat_keeps_its_microdata_and_rdfa(reason: str, form: str) -> None:
+    deep = "<div><b>" * MOST_DEPTH * 3 if not BEYOND_REASON[reason] else ""
+    marked = MARKED.format(deep=deep)
+    if form == "rdfa":
+        marked = re.sub(r'itemscope itemtype="https://schema.org/(\w+)"', r'typeof="schema:\1"', marked)
+        marked = marked.replace("itemprop=", "property=")
+    page = f"<title>T</title>{BEYOND_REASON[reason]}{marked}"
+    document = Document(page, "https://a.example/")
+    assert document.bounded != document.source
+    (product,) = of_type(things(document), "Product")
+    assert product.source == form
+    assert product.text("name") == "Kettle"
+    assert product.text("description") == "Boils"
+    assert product.get("image") == "https://a.example/k.jpg"
+    assert product.get("releaseDate") == "2026-03-04"
+    assert product.text("brand") == "Acme"
+    (offer,) = of_type(things(document), "Offer")
+    assert (offer.text("price"), offer.text("priceCurrency")) == ("20.50", "EUR")
+    (person,) = of_type(things(document), "Person")
+    assert person.text("name") == "Jo"
+
+
+def test_endless_microdata_in_a_page_that_is_read_flat_is_limited() -> None:
+    page = "<div itemscope><span itemprop=a>x" * 60_000
+    flat = Document(page).bounded
+    assert flat.count("<span") <= MOST_MARKED_DEPTH
+    assert bounded("<div>" * (MOST_DEPTH * 5) + "<i itemprop=a>x</i>" * 60_000).count("<span") == MOST_MARKED
 
 
 def _facts(html: str, wanted: set[str]) -> set[tuple[str, str]]:
@@ -82,7 +126,7 @@ def _facts(html: str, wanted: set[str]) -> set[tuple[str, str]]:
     }
 
 
-def test_nested_things_belong_to_their_owner_and_comments_to_nobody() -> None:
+def test_nested_things_belong_to_their_owner_and_comments_to_no_thing() -> None:
     page = """<div itemscope itemtype="http://schema.org/Organization"><b itemprop="name">A</b>
     <!-- <b itemprop="name">X</b> --><div itemprop="address" itemscope itemtype="http://schema.org/PostalAddress">
     <i itemprop="addressLocality">Ghent</i></div>
@@ -104,7 +148,7 @@ def test_nested_things_belong_to_their_owner_and_comments_to_nobody() -> None:
         ("<p>Größe".encode("cp1252"), "Größe"),
     ],
 )
-def test_a_page_is_decoded_by_what_it_is_rather_than_by_what_it_says(body: bytes, text: str) -> None:
+def test_a_page_is_decoded_by_its_bytes_rather_than_by_its_declaration(body: bytes, text: str) -> None:
     assert text in Document(body).text
     assert text in decoded(body)
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.ledger.shared.fair_share import Holder, fair_share
+from forager.ledger.rules.scheduling import Holder, fair_share
 
 
 def shares(*sessions: tuple[int, int], free: int = 0) -> list[int | None]:
-    """Of sessions that have and want so many."""
+    """Return the shares of sessions that have and want these numbers of lanes."""
     holders = [Holder(number, held, wants) for number, (held, wants) in enumerate(sessions)]
     return [fair_share(each.session, holders, free) for each in holders]
 
@@ -56,7 +56,7 @@ def test_shares_add_up_to_no_less_than_there_is_and_at_most_one_more_for_each(
 
 
 @given(st.lists(st.tuples(counts, counts), min_size=2, max_size=6))
-def test_with_lanes_moved_as_the_shares_say_nothing_moves_any_more(sessions: list[tuple[int, int]]) -> None:
+def test_after_moving_lanes_by_the_shares_no_further_lane_moves(sessions: list[tuple[int, int]]) -> None:
     """One step at a time: who is above gives, who is below takes, until nobody does."""
     demands = [held + wants for held, wants in sessions]
     held = [each for each, _ in sessions]

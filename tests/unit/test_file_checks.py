@@ -1,12 +1,12 @@
-"""What `forager doctor` finds in the files that settings name."""
+"""Checks by `forager doctor` of the files that settings name."""
 
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from forager.cli.file_checks import check_files
-from forager.config import new_settings
-from forager.kit.cli.finding import Finding
+from forager.app.checks import check_files
+from forager.app.config import new_settings
+from forager.sdk.feature import Finding
 
 
 def found(home: Path, **values: object) -> list[Finding]:

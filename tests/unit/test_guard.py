@@ -1,11 +1,10 @@
-"""What the guard says before any lookup, and how it reads an operator's allow list."""
+"""Decisions of the guard before any lookup, and how it reads an operator's allow list."""
 
 import pytest
 
 from forager.core.errors import Refused, Rejected
-from forager.fetch.addresses import is_public
-from forager.fetch.connect import NotCleared, clear
-from forager.fetch.guard import EgressGuard, literal
+from forager.fetch.guard import EgressGuard, is_public, literal
+from forager.fetch.http.connect import NotCleared, clear
 
 ODD_SPELLINGS = [
     "2130706433", "0x7f000001", "0x7f.1", "127.1", "127.0.1", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "127.0.0.1.",

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from forager.core.clock import Timer
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
-from forager.engine.handover import MOST_SENT
-from forager.engine.lane import LaneRun
-from forager.engine.limiter import MARGIN
-from forager.engine.store_clock import StoreClock
+from forager.engine.lanes.lane import LaneRun
+from forager.engine.lanes.pace import MARGIN, MOST_SENT
+from forager.engine.work.heartbeat import StoreClock
 from tests.support.clock import FakeClock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -107,7 +106,7 @@ def test_a_lane_that_moves_every_second_loses_next_to_nothing() -> None:
     assert len(sent) >= 0.93 * 20 * 10 / (1 + MARGIN)
 
 
-def test_what_an_owner_before_the_last_has_told_is_out_of_date() -> None:
+def test_the_state_of_an_owner_before_the_last_is_out_of_date() -> None:
     true = FakeClock(START)
     policy = Lane("a", rate=10, per=1.0)
     first = owner(Machine(true), policy, 1)
@@ -151,7 +150,7 @@ def test_a_log_that_would_be_too_long_is_not_handed_over() -> None:
     assert "pace" not in first.last_state()
 
 
-def test_a_lane_with_something_in_flight_tells_no_pace() -> None:
+def test_a_lane_with_requests_in_flight_hands_over_no_pace() -> None:
     lane = owner(Machine(FakeClock(START)), Lane("a", rate=10), 1)
     lane.start(1)
     assert "pace" not in lane.last_state()

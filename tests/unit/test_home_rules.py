@@ -1,19 +1,18 @@
-"""How homes for rent or sale are read: one small page for each rule, and the amounts that are not the price."""
+"""Reading homes for rent or sale: one small page for each rule, and amounts that are not the price."""
 
 import json
 from typing import Any
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.homes.places import place_of
-from forager.extract.homes.reading import read_home
-from forager.extract.homes.values import Home
+from forager.extract.html.document import Document
+from forager.extract.listings.identity import ListingValues, place_of
+from forager.extract.listings.reading import read_home
 
 PROSE = "<p>" + "A house of stone with a garden to the south. " * 5 + "</p>"
 
 
-def read(lines: str, url: str = "https://homes.example/1") -> Home:
+def read(lines: str, url: str = "https://homes.example/1") -> ListingValues:
     return read_home(Document(f"<title>5 Mill Lane, Leeds</title><h1>5 Mill Lane, Leeds</h1>{lines}{PROSE}", url))
 
 
@@ -68,7 +67,7 @@ def test_numbers_are_read_with_their_words(text: str, field: str, value: str | N
     assert read(f"<p>£325,000</p><p>{text}</p>").get(field) == value
 
 
-def test_what_follows_similar_homes_is_of_others() -> None:
+def test_text_after_similar_listings_belongs_to_others() -> None:
     home = read("<p>£325,000</p><h2>Similar homes</h2><p>4 beds</p>")
     assert home.get("bedrooms") is None
 
@@ -98,7 +97,7 @@ def test_many_prices_under_a_plural_are_a_list() -> None:
     assert read_home(Document("<p>Please enable JS</p>")).kind == "empty"
 
 
-def page_of(title: str, lines: str, data: str = "") -> Home:
+def page_of(title: str, lines: str, data: str = "") -> ListingValues:
     script = f'<script type="application/ld+json">{data}</script>' if data else ""
     return read_home(
         Document(f"<title>{title}</title>{script}<h1>{title}</h1>{lines}{PROSE}", "https://page.example/1")

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from forager.core.pipeline import Hours, Lane
 from forager.core.rules import AllowedHours, Rules
-from forager.politeness.policy_file import Policies
-from forager.politeness.precedence import Politeness
+from forager.engine.lanes.rules.policy_file import Policies
+from forager.engine.lanes.rules.precedence import Politeness
 
 DAY = datetime(2026, 3, 14, tzinfo=UTC)
 moments = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
 
 def inside(start: int, end: int, moment: datetime) -> bool:
-    """By counting the hours from one to the other, round the clock."""
+    """Count the hours from one to the other, round the clock."""
     open_hours = set()
     hour = start % 24
     for _ in range((end - start) % 24 or 24):

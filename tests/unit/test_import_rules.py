@@ -14,6 +14,7 @@ FOLDERS: dict[str, Any] = {
     "edges_may_import": ["shop.kit"],
     "frameworks": ["fastapi"],
     "drivers": ["asyncpg"],
+    "programs": ["demo"],
 }
 
 
@@ -48,7 +49,12 @@ def folders() -> PipelineFolders:
         ("shop.pipelines.pets.api", "shop.pipelines.pets.steps"),
         ("shop.pipelines.pets.api", "shop.kit.http"),
         ("shop.pipelines.pets.api_bodies", "fastapi"),
+        ("shop.pipelines.pets.api.bodies", "fastapi"),
+        ("shop.pipelines.pets.api.bodies", "shop.kit.http"),
+        ("shop.pipelines.pets.api", "shop.pipelines.pets.api.bodies"),
         ("shop.pipelines.pets.feature", "shop.kit.feature"),
+        ("shop.pipelines.pets.demo", "shop.app"),
+        ("shop.pipelines.pets.demo", "shop.pipelines.pets.api"),
     ],
 )
 def test_what_a_pipeline_may_import_is_kept(folders: PipelineFolders, imports: tuple[str, str]) -> None:
@@ -59,6 +65,8 @@ def test_what_a_pipeline_may_import_is_kept(folders: PipelineFolders, imports: t
     "imports",
     [
         ("shop.pipelines.pets.steps", "shop.pipelines.pets.api"),
+        ("shop.pipelines.pets.steps", "shop.pipelines.pets.api.bodies"),
+        ("shop.pipelines.pets.parse.api", "fastapi"),
         ("shop.pipelines.pets.steps", "shop.kit.queries"),
         ("shop.pipelines.pets.steps", "fastapi"),
         ("shop.pipelines.pets.a_new_file", "fastapi"),
@@ -68,6 +76,8 @@ def test_what_a_pipeline_may_import_is_kept(folders: PipelineFolders, imports: t
         ("shop.pipelines.pets.api", "shop.ledger.store"),
         ("shop.pipelines.pets.steps", "shop.pipelines.toys.steps"),
         ("shop.pipelines.pets.api", "shop.pipelines.toys.api"),
+        ("shop.pipelines.pets.api", "shop.pipelines.pets.demo"),
+        ("shop.pipelines.pets.demo", "shop.pipelines.toys.api"),
     ],
 )
 def test_what_a_pipeline_must_not_import_is_found(folders: PipelineFolders, imports: tuple[str, str]) -> None:
@@ -83,3 +93,13 @@ def test_a_room_imports_what_its_rule_names_and_every_room_needs_one() -> None:
     assert wrong(rooms, ("shop.core.task", "shop.kit")) == ["shop.core.task must not import shop.kit."]
     assert wrong(rooms, ("shop.kit", "shop.app")) == ["shop.kit must not import shop.app."]
     assert wrong(rooms, ("shop.cellar", "shop.core")) == ["shop.cellar has no rule: name it, and what it may import."]
+
+
+def test_a_rule_for_modules_of_any_folder_replaces_the_rule_of_their_room() -> None:
+    rules = ["shop.core ->", "shop.pipelines -> shop.core", "shop.pipelines.*.demo -> *", "shop.app -> *"]
+    rooms = Rooms("rooms", session_options={}, contract_options={"root": "shop", "rules": rules})
+
+    assert wrong(rooms, ("shop.pipelines.pets.demo", "shop.app")) == []
+    assert wrong(rooms, ("shop.pipelines.pets.steps", "shop.app")) == [
+        "shop.pipelines.pets.steps must not import shop.app."
+    ]

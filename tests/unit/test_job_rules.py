@@ -1,4 +1,4 @@
-"""How jobs are read: one small page or answer for each rule, and what is no job."""
+"""Reading job postings: one small page or answer for each rule, and pages that are not postings."""
 
 import json
 from datetime import UTC, datetime
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from forager.extract.normalise import normalise
-from forager.extract.salaries import salary_in, salary_of
-from forager.pipelines.scrape.extractor import Extracted, Page
-from forager.pipelines.scrape.extractors.job_headline import _CITY
+from forager.extract.text.normalise import normalise
+from forager.extract.text.salaries import salary_in, salary_of
+from forager.pipelines.scrape.extractor import Extracted, PageInput
 from forager.pipelines.scrape.extractors.job_posting import job_posting
+from forager.pipelines.scrape.extractors.posting_page import _CITY
 from tests.support.cpu_time import cpu_ns
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ LINKS = "".join(f'<a href="/jobs/{number}-baker-{number}">Baker {number}</a>' fo
 
 
 def extract(html: str, url: str = "https://kiln.example.com/jobs/1") -> Extracted:
-    return job_posting.parse(Page(url, html, 200, AT), job_posting.fields)
+    return job_posting.parse(PageInput(url, html, 200, AT), job_posting.fields)
 
 
 def read(html: str, url: str = "https://kiln.example.com/jobs/1") -> dict[str, Any]:
@@ -45,7 +45,7 @@ def read(html: str, url: str = "https://kiln.example.com/jobs/1") -> dict[str, A
         ('<script>var all = {"jobs": [{"title": "A", "city": "B"}, {"title": "C", "city": "D"}]};</script>', "list"),
     ],
 )  # fmt: skip
-def test_a_page_says_what_it_is_if_it_is_no_job(html: str, kind: str) -> None:
+def test_a_page_that_is_not_a_job_is_reported_with_its_kind(html: str, kind: str) -> None:
     extracted = extract(html)
     assert extracted.kind == kind
     assert bool(extracted.fields) == (kind == "item")
@@ -235,7 +235,7 @@ def test_many_lines_that_name_roles_are_no_title() -> None:
         ("This is an equal opportunity for all.", None),
     ],
 )
-def test_the_employer_is_who_the_advertisement_says_is_hiring(sentence: str, company: str | None) -> None:
+def test_the_employer_is_the_company_that_the_advertisement_names_as_hiring(sentence: str, company: str | None) -> None:
     html = f"<h1>Baker</h1>{PROSE}<p>{sentence}</p>"
     assert read(html, "https://sjobs.brassring.com/jobs/1")["company_name"] == company
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from forager.runners.kafka.offsets import PartitionOffsets
+from forager.runners.kafka.consumer import PartitionOffsets
 
 
 def test_the_first_open_message_is_what_is_committed() -> None:

@@ -49,7 +49,7 @@ def test_the_next_start_takes_the_same_key(tmp_path: Path) -> None:
     assert read_service_key(tmp_path) == key
 
 
-def test_two_homes_have_two_keys(tmp_path: Path) -> None:
+def test_two_listings_have_two_keys(tmp_path: Path) -> None:
     assert service_key(tmp_path / "a", None) != service_key(tmp_path / "b", None)
 
 
@@ -137,7 +137,7 @@ def test_a_folder_or_a_pipe_in_its_place_is_refused_without_waiting(tmp_path: Pa
         service_key(tmp_path, None)
 
 
-def test_a_data_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_data_folder_that_cannot_be_created_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(Rejected, match="FORAGER_HOME"):

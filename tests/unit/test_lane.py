@@ -1,5 +1,6 @@
 """A lane as its owner sees it: slow-down, caps, concurrency, and what survives a change of owner."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from forager.core.http import Request, Response
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
-from forager.engine.lane import HORIZON, LONGEST_CAP_REST, LONGEST_HOLD, LaneRun
-from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings
+from forager.engine.lanes.fetch import LaneFetch, MustSnooze, Resources, Surroundings
+from forager.engine.lanes.lane import LaneRun
+from forager.engine.waits import HORIZON, LONGEST_CAP_REST, LONGEST_HOLD
 from tests.support.clock import FakeClock
 
 POLICY = Lane("api", rate=100, burst=1, concurrency=10)
@@ -54,7 +56,7 @@ def test_retry_after_is_obeyed_if_one_comes__PL_9() -> None:
     assert lane.most(10) > 0
 
 
-def test_a_lane_that_somebody_had_before_waits_one_interval_first() -> None:
+def test_a_lane_with_an_earlier_owner_waits_one_interval_first() -> None:
     clock = FakeClock()
     assert LaneRun(owned(epoch=1), POLICY, clock).most(10) > 0
     second = LaneRun(owned(epoch=2), POLICY, clock)
@@ -108,7 +110,7 @@ def test_a_retry_after_of_years_is_obeyed_for_an_hour_also_by_the_next_owner() -
     assert second.most(10) > 0
 
 
-def test_a_lane_that_nobody_had_in_between_goes_on_without_a_pause() -> None:
+def test_a_lane_without_another_owner_in_between_continues_without_a_pause() -> None:
     clock = FakeClock()
     lane = LaneRun(owned(epoch=1), POLICY, clock)
     assert lane.is_next_owner(owned(epoch=2, spent_day=5))
@@ -116,7 +118,7 @@ def test_a_lane_that_nobody_had_in_between_goes_on_without_a_pause() -> None:
     assert not lane.is_next_owner(owned(epoch=4)), "somebody else had it as number 3"
 
 
-def test_a_lane_at_its_cap_says_so_in_its_state__PL_11() -> None:
+def test_a_lane_at_its_cap_shows_that_in_its_state__PL_11() -> None:
     clock = FakeClock(datetime(2026, 1, 1, 18, tzinfo=UTC))
     capped = LaneRun(owned(spent_day=3), Lane("api", cap_day=3), clock)
     midnight = datetime(2026, 1, 2, tzinfo=UTC)
@@ -136,7 +138,7 @@ def test_of_several_origins_in_a_lane_the_slowest_crawl_delay_counts() -> None:
     assert lane.rests(clock.monotonic()) == 0.0
 
 
-def test_a_new_owner_waits_as_long_as_the_rules_of_the_last_one_asked__SC_P26() -> None:
+def test_a_new_owner_waits_as_long_as_the_rules_of_the_last_one_required__SC_P26() -> None:
     clock = FakeClock()
     policy = Lane("a.example", rate=1, per=15.0, slow_by=0.5, slow_for=300.0, site=True)
     first = LaneRun(owned(), policy, clock)
@@ -164,7 +166,9 @@ async def test_nothing_is_sent_in_a_lane_that_was_given_back_meanwhile() -> None
         return other
 
     async def ask() -> None:
-        await LaneFetch(Surroundings(fetch, lambda: True, lane_of), own, own.start(0))(Request("http://other.example/"))
+        await LaneFetch(Surroundings(Resources(fetch), lambda: True, lane_of), own, own.start(0))(
+            Request("http://other.example/")
+        )
 
     await ask()
     other.ours = False
@@ -172,3 +176,24 @@ async def test_nothing_is_sent_in_a_lane_that_was_given_back_meanwhile() -> None
         await ask()
     assert len(sent) == 1
     assert other.in_flight == 0
+
+
+async def test_a_second_request_of_a_task_goes_before_those_that_came_after_the_task__SC_7() -> None:
+    """A task keeps its ticket: its second request enters the line in front of tasks that were leased later."""
+    clock = FakeClock()
+    lane = LaneRun(owned(), Lane("api", rate=1, per=10.0, burst=1, concurrency=10), clock)
+    first, second, third = lane.ticket(), lane.ticket(), lane.ticket()
+    for _ in range(4):
+        lane.plan_request()
+    assert lane.start_at_once(first)
+    lane.left()
+    sent: list[int] = []
+
+    async def send(ticket: int) -> None:
+        assert await lane.wait_to_send(ticket, longest=1e9) == 0.0
+        sent.append(ticket)
+        lane.left()
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(send(second), send(third), send(first))
+    assert sent == [first, second, third]

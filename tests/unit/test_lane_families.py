@@ -2,9 +2,9 @@
 
 from forager.core.pipeline import Lane, family
 from forager.core.rules import Rules
-from forager.engine.rules import DeclaredLanes
-from forager.politeness.policy_file import Policies
-from forager.politeness.precedence import Politeness
+from forager.engine.lanes.lane import DeclaredLanes
+from forager.engine.lanes.rules.policy_file import Policies
+from forager.engine.lanes.rules.precedence import Politeness
 from forager.sinks.webhook.pipeline import RETRY, WEBHOOK_LANES
 from forager.sinks.webhook.pipeline import build as build_webhooks
 
@@ -37,7 +37,7 @@ def test_an_operators_word_holds_for_one_lane_of_a_family() -> None:
     assert politeness.lane_for("webhook:other.example").concurrency == 4
 
 
-def test_a_family_is_what_stands_before_the_first_colon_and_a_site_with_a_port_is_none() -> None:
+def test_a_family_is_the_text_before_the_first_colon_and_a_site_with_a_port_has_none() -> None:
     assert family("webhook:a.example:1") == family("webhook:b") == "webhook:*"
     sites = Politeness(lanes={"deliveries": build_webhooks().lanes, "p": (Lane("shop.example", site=True),)})
     assert not sites.is_api("shop.example:8443")

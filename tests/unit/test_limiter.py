@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.engine.limiter import Limiter
+from forager.engine.lanes.pace import Limiter
 
 
 def busiest_window(starts: list[float], per: float) -> int:
@@ -97,7 +97,7 @@ def test_a_small_burst_makes_up_for_a_short_stall() -> None:
     assert 599 / (starts[-1] - starts[0]) > 300 * 0.96
 
 
-def test_what_is_available_is_what_can_be_planned_within_the_horizon() -> None:
+def test_available_tokens_are_those_that_can_be_planned_within_the_horizon() -> None:
     limiter = Limiter(100, 1.0, 1)
     offered = limiter.available(50.0, 0.1, 1_000)
     planned = [limiter.plan(50.0) for _ in range(offered + 1)]

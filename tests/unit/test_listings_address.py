@@ -2,7 +2,7 @@
 
 import pytest
 
-from forager.pipelines.listings.address import address_key, house_number, normal_street, normal_unit, split_unit
+from forager.pipelines.listings.records import address_key, house_number, normal_street, normal_unit, split_unit
 
 
 @pytest.mark.parametrize(

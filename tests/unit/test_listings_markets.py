@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from forager.extract.countries import state_code
-from forager.pipelines.listings.markets import INITIAL_MARKETS, MAX_LISTINGS, TIERS, TierName
+from forager.extract.text.locations import state_code
+from forager.pipelines.listings.tasks import INITIAL_MARKETS, MAX_LISTINGS, TIERS, TierName
 
 NAMES = {
     "hot": "New York City, Boston, Washington DC, Philadelphia",

@@ -7,11 +7,11 @@ import pytest
 
 from forager.core.freshness import SEEN
 from forager.ledger.schema.record_tables import record_tables
-from forager.pipelines.listings.parse import Batch, read_rows
+from forager.pipelines.listings.parse import DatasetBatch, read_rows
 from forager.pipelines.listings.records import Listing, ListingSource
 from forager.sandbox import ListingsWorld
-from forager.sandbox.listings import home_of, items
-from forager.sandbox.listings.homes import Home
+from forager.sandbox.listings import home_of, homes
+from forager.sandbox.listings.homes import SimulatedHome
 
 NOW = datetime(2026, 11, 2, tzinfo=UTC)
 WORLD = ListingsWorld(homes=100)
@@ -42,7 +42,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def read(*rows: Any) -> Batch:
+def read(*rows: Any) -> DatasetBatch:
     return read_rows(rows, "boston", 3, NOW)
 
 
@@ -52,7 +52,7 @@ def listing(**changes: Any) -> Listing:
     return batch.found[0].listing
 
 
-def url_of(home: Home) -> str:
+def url_of(home: SimulatedHome) -> str:
     return f"https://www.apartments.com/{home.slug}/{home.id}/"
 
 
@@ -96,9 +96,9 @@ def test_a_row_becomes_a_listing_and_its_source__LI_7() -> None:
     assert record_tables([Listing, ListingSource])
 
 
-@pytest.mark.parametrize("make", [items.api_row, items.old_row])
+@pytest.mark.parametrize("make", [homes.api_row, homes.old_row])
 @pytest.mark.parametrize("with_rent", [True, False])
-def test_every_home_of_the_world_is_read_as_it_is__LI_7(make: Any, with_rent: bool) -> None:
+def test_every_listing_of_the_world_is_read_as_it_is__LI_7(make: Any, with_rent: bool) -> None:
     rows = [make(home, url_of(home), NOW.timestamp(), with_rent=with_rent) for home in HOMES]
     batch = read(*rows)
     assert not batch.rejected
@@ -118,9 +118,9 @@ def test_every_home_of_the_world_is_read_as_it_is__LI_7(make: Any, with_rent: bo
 
 
 def test_five_bad_rows_of_100_are_rejected_with_their_reasons_and_95_are_read__LI_8() -> None:
-    rows = [items.api_row(HOMES[0], url_of(HOMES[0]), NOW.timestamp(), with_rent=True) for _ in range(100)]
+    rows = [homes.api_row(HOMES[0], url_of(HOMES[0]), NOW.timestamp(), with_rent=True) for _ in range(100)]
     rows = [{**row, "id": f"home{number}"} for number, row in enumerate(rows)]
-    rows = [items.bad_row(row, n // 20) if n % 20 == 19 else row for n, row in enumerate(rows)]
+    rows = [homes.bad_row(row, n // 20) if n % 20 == 19 else row for n, row in enumerate(rows)]
     batch = read(*rows)
     assert len(batch.found) == 95
     assert [reject.reason for reject in batch.rejected] == [
@@ -134,7 +134,7 @@ def test_five_bad_rows_of_100_are_rejected_with_their_reasons_and_95_are_read__L
     assert batch.rejected[0].payload == rows[19]
 
 
-@pytest.mark.parametrize("raw", [{}, items.placeholder_row(), None, "text", 7, []])
+@pytest.mark.parametrize("raw", [{}, homes.placeholder_row(), None, "text", 7, []])
 def test_a_row_that_is_no_listing_is_rejected__LI_8(raw: Any) -> None:
     batch = read(raw)
     assert not batch.found

@@ -15,7 +15,7 @@ import structlog
 from pydantic import SecretStr
 
 from forager.core.errors import Permanent
-from forager.logs.lines import _Lines, configure_logs
+from forager.logging import _Lines, configure_logs
 from tests.support.logs import logging_to
 
 CANARY = "canary/5d41402abc+4b2a76&b9719d"
@@ -23,7 +23,7 @@ FORGED = '2026-01-01 [info     ] forged\n{"level":"info","event":"forged"}'
 
 
 class Stream(io.StringIO):
-    """What stderr is in a test: a text stream that may claim to be a terminal."""
+    """Standard error in a test: a text stream that may claim to be a terminal."""
 
     def __init__(self, *, terminal: bool = False) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def test_lines_of_libraries_have_the_same_form__SC_15(stream: Stream) -> None:
     }
 
 
-def test_a_server_that_starts_and_stops_says_nothing_beside_our_own_lines(stream: Stream) -> None:
+def test_a_starting_and_stopping_server_logs_only_our_own_lines(stream: Stream) -> None:
     logging.getLogger("uvicorn.error").info("Started server process")
     logging.getLogger("alembic.runtime.migration").info("Context impl SQLiteImpl.")
 

@@ -52,7 +52,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _is_required(call: ast.Call) -> bool:
-    """Whether it adds a column that must be given and has no default."""
+    """Return whether it adds a required column without a default."""
     columns = [node for node in ast.walk(call) if isinstance(node, ast.Call) and _name(node) == "Column"]
     given = [{word.arg: ast.unparse(word.value) for word in column.keywords} for column in columns]
     return any(words.get("nullable") == "False" and "server_default" not in words for words in given)

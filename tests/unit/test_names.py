@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from forager.fetch.dns import SystemNames
+from forager.fetch.guard import SystemNames
 
 PATIENCE = 60.0
 
@@ -56,7 +56,7 @@ def test_names_whose_servers_are_silent_hold_up_no_other_name__R12(servers: Serv
         runner.run(run())
 
 
-async def test_a_name_is_asked_once_at_a_time_and_everybody_hears_the_answer(servers: Servers) -> None:
+async def test_a_name_is_resolved_once_at_a_time_and_all_callers_get_the_answer(servers: Servers) -> None:
     names = SystemNames()
     waiting = [asyncio.create_task(names("dead.example", 443)) for _ in range(20)]
     await asyncio.sleep(0)
@@ -71,7 +71,7 @@ async def test_a_name_is_asked_once_at_a_time_and_everybody_hears_the_answer(ser
     assert servers.asked["dead.example"] == 2, "an answer is not kept"
 
 
-async def test_more_than_may_be_asked_at_once_wait_for_their_turn(servers: Servers) -> None:
+async def test_lookups_beyond_the_limit_wait_for_their_turn(servers: Servers) -> None:
     names = SystemNames(most=2)
     waiting = [asyncio.create_task(names(f"dead{n}.example", 443)) for n in range(3)]
     async with asyncio.timeout(PATIENCE):
@@ -84,7 +84,7 @@ async def test_more_than_may_be_asked_at_once_wait_for_their_turn(servers: Serve
     assert len(servers.asked) == 3
 
 
-async def test_a_lookup_for_which_there_is_no_thread_fails_as_one_that_can_be_tried_again(
+async def test_a_lookup_without_a_free_thread_fails_with_a_transient_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_: threading.Thread) -> None:
@@ -98,7 +98,7 @@ async def test_a_lookup_for_which_there_is_no_thread_fails_as_one_that_can_be_tr
     assert not names._asked
 
 
-async def test_a_lookup_that_nobody_waits_for_leaves_no_thread_to_wait_for(servers: Servers) -> None:
+async def test_an_abandoned_lookup_leaves_no_thread_to_wait_for(servers: Servers) -> None:
     asking = asyncio.create_task(SystemNames()("dead.example", 443))
     async with asyncio.timeout(PATIENCE):
         while not servers.asked:

@@ -1,4 +1,4 @@
-"""What an answer is at first sight: pages built like the walls, shells and small pages that are out there."""
+"""The classification of answers: pages built like real bot walls, empty shells and small pages."""
 # ruff: noqa: E501 - an example is one line: they are compared by eye
 
 import time
@@ -103,7 +103,7 @@ PAGES = {
     "a form": (200, HTML, page("<form><input name=q></form><script src=a></script>")),
     "a picture": (200, HTML, page("<img src=a.jpg><script src=a></script>")),
     "rendered by the server": (200, HTML, page(f'<div id="__next">{WORDS}</div><script src=a></script>')),
-    "log-in wall": (200, HTML, page("<h1>Sign in</h1><form><input type=password></form><p>New here? Join now, it is free.</p><script src=a></script>")),
+    "login wall": (200, HTML, page("<h1>Sign in</h1><form><input type=password></form><p>New here? Join now, it is free.</p><script src=a></script>")),
     "captcha in a contact form": (200, HTML, page(WORDS + "<form><div class='g-recaptcha'></div></form><script src=a></script>")),
     "captcha in a short form": (200, HTML, page("<h1>Write to us</h1><form><textarea></textarea><div class='g-recaptcha'></div></form>")),
     "about captchas": (200, HTML, page("<h1>What is a CAPTCHA?</h1>" + WORDS + "Are you a robot? Sorry, you have been blocked")),
@@ -159,9 +159,22 @@ def test_real_pages_are_pages_and_real_shells_are_shells() -> None:
         found.setdefault(looks(200, {"Content-Type": kind}, path.read_bytes()), set()).add(path.stem)
     assert found.keys() == {"page", "empty_shell", "block"}
     assert found["block"] == {"idealista-captcha-page"}
-    # The last three hold their content in script data only: without a browser there is no text to read.
+    # The last two hold their content in script data only: without a browser there is no text to read.
     shells = {"maersk-shell", "workday-shell-alfalaval"}
-    assert found["empty_shell"] == shells | {"onthemarket-sale-2026", "paylocity-list", "phenom-list"}
+    assert found["empty_shell"] == shells | {"paylocity-list", "phenom-list"}
+
+
+def test_a_page_with_its_text_behind_long_scripts_is_a_page_although_they_name_a_vendor() -> None:
+    script = b"<script>window._cf_chl_opt={};" + b"var filler=1;" * 20_000 + b"</script>"
+    page = b"<html><body>" + script + b"<p>" + b"plain words of an article " * 100 + b"</p></body></html>"
+    assert looks(200, HTML, page) == "page"
+    assert looks(200, HTML, b"<html><body>" + script + b"<p>Just a moment</p></body></html>") == "challenge"
+
+
+def test_text_in_noscript_is_text() -> None:
+    page = b"<html><body><div id=app></div><script src=x></script><noscript>%s</noscript></body></html>"
+    assert looks(200, HTML, page % (b"<p>A post of the discussion, as it was written.</p>" * 40)) == "page"
+    assert looks(200, HTML, page % b"You need to enable JavaScript to run this app.") == "empty_shell"
 
 
 fragments = st.sampled_from(

@@ -1,4 +1,4 @@
-"""Which ends of an attempt are waits in vain: what may never be mended counts, what is only polite does not."""
+"""Ends of an attempt that count against patience: waits for something that may never recover, not polite waits."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from forager.core.errors import NoHealthyProxies, PoolExhausted, RateLimited, StoreUnavailable, Transient
+from forager.core.errors import NoHealthyProxies, PoolExhausted, RateLimited, Retry, StoreUnavailable, Transient
 from forager.core.http import Request, Response
 from forager.core.ledger import Away, Lease, OwnedLane, Settlement
 from forager.core.outcome import Halt, Outcome, Snooze
-from forager.core.pipeline import Breaker, Hours, Lane, Retry, step
+from forager.core.pipeline import Breaker, Hours, Lane, step
 from forager.core.states import TaskState
 from forager.core.task import Task
-from forager.engine.attempt import attempt
-from forager.engine.lane import LaneRun
-from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings, TooLate
+from forager.engine.lanes.fetch import LaneFetch, MustSnooze, Resources, Surroundings, TooLate
+from forager.engine.lanes.lane import LaneRun
+from forager.engine.work.attempt import attempt
 from tests.support.clock import FakeClock
 
 PATIENCE = 123.0
@@ -40,7 +40,7 @@ def lane_fetch(lane: Lane, away: Away = Away.ELSEWHERE) -> LaneFetch:
         return away
 
     run = LaneRun(OwnedLane(1, "shop.test", {}), lane, FakeClock())
-    return LaneFetch(Surroundings(send, lambda: True, lane_of), run, is_planned=False)
+    return LaneFetch(Surroundings(Resources(send), lambda: True, lane_of), run, is_planned=False)
 
 
 async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None, **lease_: Any) -> Settlement:
@@ -99,12 +99,12 @@ async def test_hours_are_no_wait_in_vain_but_an_open_breaker_is() -> None:
     assert refusal(Lane("shop.test", breaker=Breaker()), failures=5).in_vain
 
 
-@pytest.mark.parametrize("away", list(Away))
-async def test_a_lane_elsewhere_is_a_wait_in_vain_and_a_paused_one_is_not(away: Away) -> None:
+@pytest.mark.parametrize(("away", "words"), [(Away.PAUSED, "is paused"), (Away.ELSEWHERE, "Another worker owns")])
+async def test_a_lane_elsewhere_is_a_wait_in_vain_and_a_paused_one_is_not(away: Away, words: str) -> None:
     with pytest.raises(MustSnooze) as raised:
         await lane_fetch(Lane("shop.test", site=True), away).lane_of(URL)
     assert raised.value.in_vain is (away is Away.ELSEWHERE)
-    assert away.value in raised.value.why
+    assert words in raised.value.why
 
 
 def test_a_moment_to_give_up_at_without_a_time_zone_is_refused() -> None:
@@ -121,7 +121,7 @@ async def test_a_429_waits_longer_by_what_the_task_has_waited_and_burns_nothing(
     assert {(each.burned, each.patience) for each in waits} == {(False, PATIENCE)}
 
 
-async def test_a_429_that_says_when_is_obeyed_whatever_was_waited() -> None:
+async def test_retry_after_of_a_429_is_obeyed_whatever_the_wait_before() -> None:
     assert (await ended(RateLimited("fewer", retry_after=7.0), waited=31_000)).wait == 7.0
     assert (await ended(RateLimited("fewer", retry_after=0.0), waited=31_000)).wait == 1.0
 

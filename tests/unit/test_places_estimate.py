@@ -33,7 +33,7 @@ def test_a_known_keyword_ends_where_it_ended_before__PL_5() -> None:
     assert plan.zips_with_history == 3
 
 
-def test_the_same_job_twice_in_the_history_says_the_same__PL_5() -> None:
+def test_the_same_job_twice_in_the_history_gives_the_same_estimate__PL_5() -> None:
     once = plan_for(1, pages=5, density=Density(same_keyword={"00001": Pages(2, 1)}))
     twice = plan_for(1, pages=5, density=Density(same_keyword={"00001": Pages(4, 2)}))
     assert once.expected_credits == twice.expected_credits == 3
@@ -89,7 +89,7 @@ def test_time_is_the_physical_bound_where_the_lane_is_full__PL_17() -> None:
     assert plan.binds == "lane_rate"
 
 
-def test_time_is_the_chain_of_pages_where_few_zips_are_asked__PL_5() -> None:
+def test_time_is_the_chain_of_pages_for_few_zips__PL_5() -> None:
     plan = plan_for(3, pages=10, density=Density(prior=1.0))
     assert plan.worst_seconds == pytest.approx(10.0, abs=0.05)
     assert plan.binds == "latency"

@@ -1,4 +1,4 @@
-"""What a person may ask for, and what is said when they may not."""
+"""Valid parameters of a places job, and the errors for invalid ones."""
 
 import pytest
 from pydantic import ValidationError
@@ -36,7 +36,7 @@ def test_input_is_trimmed_and_normalised__PL_1() -> None:
     assert PlacesJob(keyword="cafe\u0301", state="AZ").keyword == "caf\u00e9"
 
 
-def test_zips_are_trimmed_and_asked_once_in_the_given_order__PL_1() -> None:
+def test_zips_are_trimmed_and_queried_once_in_the_given_order__PL_1() -> None:
     job = PlacesJob.model_validate({"keyword": "bars", "zips": ["85003", " 02139", "85003"]})
     assert job.zips == ("85003", "02139")
 
@@ -74,7 +74,7 @@ def test_bad_input_gets_an_error_on_its_field__PL_1(field: str, value: object) -
 
 
 @pytest.mark.parametrize("zips", [["8500"], ["850011"], ["85001-1234"], ["٨٥٠٠١"], [""], [], ["x" * 9_000]])
-def test_zips_that_are_none_get_one_error_on_the_list__PL_1(zips: list[str]) -> None:
+def test_invalid_zips_get_one_error_on_the_list__PL_1(zips: list[str]) -> None:
     told = problems(keyword="bars", zips=zips)
     assert list(told) == ["zips"]
     assert len(told["zips"]) < 200
@@ -132,7 +132,7 @@ def test_the_zips_of_a_job_are_those_of_its_state_or_its_own__PL_4() -> None:
         PlacesJob(keyword="bars", state="AE", po_boxes=True),
     ],
 )
-def test_what_the_reference_data_knows_passes__PL_1(job: PlacesJob) -> None:
+def test_zips_in_the_reference_data_pass__PL_1(job: PlacesJob) -> None:
     check(job, ZIPS)
 
 
@@ -150,7 +150,9 @@ def test_what_the_reference_data_knows_passes__PL_1(job: PlacesJob) -> None:
         (PlacesJob(keyword="bars", zips=("85003", "00000")), "zips", "not in the ZIP reference data: '00000'"),
     ],
 )
-def test_what_it_does_not_know_is_refused_with_a_remedy__PL_1(job: PlacesJob, field: str, told: str) -> None:
+def test_zips_missing_in_the_reference_data_are_refused_with_a_remedy__PL_1(
+    job: PlacesJob, field: str, told: str
+) -> None:
     with pytest.raises(Rejected) as caught:
         check(job, ZIPS)
     [error] = caught.value.fields

@@ -2,9 +2,8 @@
 
 from forager.core.pipeline import JobLimits, Lane
 from forager.core.task import Plan
-from forager.pipelines.places.job import PlacesDefaults, PlacesJob, places_params
+from forager.pipelines.places.job import PlacesDefaults, PlacesJob, Query, places_params
 from forager.pipelines.places.pipeline import build, places, plan
-from forager.pipelines.places.query import Query
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import Zip, ZipTable
@@ -29,13 +28,13 @@ def test_a_page_waits_for_the_one_before_and_is_ranked_by_its_number__PL_10() ->
     assert told == [(1, None), (2, "02139/1"), (3, "02139/2")]
 
 
-def test_what_a_page_waits_for_is_what_the_query_itself_calls_previous__PL_10() -> None:
+def test_a_page_waits_for_the_previous_page_of_its_query__PL_10() -> None:
     for entry in planned(PlacesJob(keyword="bars", state="AZ", pages=10)):
         assert isinstance(entry.task, Query)
         assert entry.after == entry.task.previous()
 
 
-def test_a_query_of_given_zips_knows_its_state__PL_13() -> None:
+def test_a_query_of_given_zips_has_its_state__PL_13() -> None:
     tasks = [entry.task for entry in planned(PlacesJob(keyword="bars", zips=("85001", "02139"), pages=1))]
     assert [task.state for task in tasks if isinstance(task, Query)] == ["AZ", "MA"]
 
@@ -50,7 +49,7 @@ def test_a_query_survives_the_ledger() -> None:
     assert Query.model_validate_json(query.model_dump_json()) == query
 
 
-def test_the_pipeline_tells_the_engine_what_it_needs__PL_8() -> None:
+def test_the_pipeline_declares_what_the_engine_needs__PL_8() -> None:
     assert (places.name, places.params, places.needs, places.records) == (
         "places",
         PlacesJob,

@@ -75,7 +75,7 @@ def test_normalising_twice_changes_nothing__PL_13(text: str) -> None:
     st.text(),
     st.dictionaries(fields.filter(lambda name: name not in ("title", "address", "cid", "placeId")), json),
 )
-def test_what_else_a_row_tells_does_not_change_its_identity__PL_13(
+def test_other_fields_of_a_row_do_not_change_its_identity__PL_13(
     title: str, address: str, more: dict[str, Any]
 ) -> None:
     row = {"title": title, "address": address}

@@ -12,7 +12,7 @@ def csv(*lines: str) -> list[str]:
     return [f"{line}\n" for line in lines]
 
 
-def test_the_shipped_table_knows_every_zip_of_the_states__PL_4() -> None:
+def test_the_shipped_table_has_every_zip_of_the_states__PL_4() -> None:
     zips = shipped_zips()
     assert len(zips) > 42_000
     assert {"AZ", "MA", "TX", "DC", "PR"} <= set(zips.states)
@@ -61,7 +61,7 @@ def test_a_csv_needs_only_zip_and_state__PL_4() -> None:
     assert read_csv(csv("zip,state", "02139,ma", "85004, AZ ")) == [Zip("02139", "MA"), Zip("85004", "AZ")]
 
 
-def test_a_csv_may_tell_more__PL_4() -> None:
+def test_a_csv_may_have_more_columns__PL_4() -> None:
     [known] = read_csv(
         csv("State,ZIP,city,county,lat,long,type,active,extra", "AZ,85001,Phoenix,Maricopa,33.4,-112,po box,no,x")
     )
@@ -105,7 +105,7 @@ def test_a_csv_file_is_read_whatever_wrote_it__PL_4(tmp_path: Path) -> None:
     assert ZipTable.from_csv(path).get("02139") == Zip("02139", "MA")
 
 
-def test_a_file_that_cannot_be_read_says_so__PL_4(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported__PL_4(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match=r"gone\.csv: No such file"):
         ZipTable.from_csv(tmp_path / "gone.csv")
     latin = tmp_path / "latin.csv"

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 
 from forager.core.task import Plan
-from forager.ledger.shared import plan_encoding
-from forager.ledger.shared.plan_encoding import Planned, encode
+from forager.ledger.rules import jobs
+from forager.ledger.rules.jobs import Planned, encode
 from tests.support.engine import until
 from tests.support.rig_pipelines import Call, catalog
 
@@ -18,8 +18,8 @@ CHUNK, IN_ONE_GO = 4, 12
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_encoding, "CHUNK", CHUNK)
-    monkeypatch.setattr(plan_encoding, "IN_ONE_GO", IN_ONE_GO)
+    monkeypatch.setattr(jobs, "CHUNK", CHUNK)
+    monkeypatch.setattr(jobs, "IN_ONE_GO", IN_ONE_GO)
 
 
 def plans(*names: object) -> Iterator[Plan]:
@@ -68,7 +68,7 @@ async def test_the_next_is_read_while_one_is_written_but_no_more() -> None:
     assert len(taken) <= IN_ONE_GO + CHUNK + 1, "everything is read before anything is written"
 
 
-async def test_who_takes_no_more_waits_for_what_is_being_read() -> None:
+async def test_a_reader_that_stops_waits_for_the_part_being_read() -> None:
     """Or a plan would go on in a thread after its submission has failed."""
     reading, go_on = threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ async def test_a_plan_that_fails_while_it_is_read_fails_the_submission() -> None
         [chunk async for chunk in read.chunks()]
 
 
-async def test_why_no_more_were_taken_is_told_rather_than_what_became_of_the_rest() -> None:
+async def test_the_reason_for_stopping_is_raised_rather_than_the_state_of_the_rest() -> None:
     def broken() -> Iterator[Plan]:
         yield from plans(*range(IN_ONE_GO + 1))
         raise ValueError("no more")

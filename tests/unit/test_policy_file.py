@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forager.core.errors import Rejected
 from forager.core.hosts import checked_host, one_spelling
 from forager.core.rules import FIELDS, RESOURCES, AllowedHours, Rules
-from forager.politeness.policy_file import (
+from forager.engine.lanes.rules.policy_file import (
     MOST_CHARACTERS,
     MOST_ERRORS,
     Policies,
@@ -29,7 +29,7 @@ def wrong(text: str) -> dict[str, str]:
     return {each.field: each.message for each in refused.value.fields}
 
 
-def test_the_shipped_file_says_what_the_specification_says__SC_7() -> None:
+def test_the_shipped_file_contains_the_values_of_the_specification__SC_7() -> None:
     policies = shipped_policies()
     assert policies.domains == {
         "linkedin.com": Rules(
@@ -90,7 +90,7 @@ colour: red
 """
 
 
-def test_all_errors_are_told_at_once_each_with_its_line_and_what_to_write__SC_7() -> None:
+def test_all_errors_are_reported_at_once_each_with_its_line_and_remedy__SC_7() -> None:
     found = wrong(SEVERAL_ERRORS)
     lines = {field: int(message.removeprefix("line ").partition(":")[0]) for field, message in found.items()}
     assert lines == {
@@ -156,7 +156,7 @@ def test_a_hostile_file_is_refused_soon() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_an_anchor_shares_rules_and_what_is_empty_says_nothing() -> None:
+def test_an_anchor_shares_rules_and_an_empty_entry_sets_nothing() -> None:
     text = "domains:\n  a.example: &slow {interval_seconds: 60}\n  b.example: *slow\n  c.example:\n    min_delay_ms:\n"
     policies = parse_policies(text, "f")
     assert policies.domains == {

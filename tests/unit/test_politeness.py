@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from forager.core.pipeline import Breaker, Hours, Lane, Retry
+from forager.core.errors import Retry
+from forager.core.pipeline import Breaker, Hours, Lane
 from forager.core.rules import FIELDS, AllowedHours, Rules
-from forager.politeness.policy_file import Policies, shipped_policies
-from forager.politeness.precedence import EVERY_SITE, Politeness, ground
-from forager.politeness.said import By
-from forager.politeness.sharing import slower
+from forager.engine.lanes.rules.policy_file import Policies, shipped_policies
+from forager.engine.lanes.rules.precedence import EVERY_SITE, By, Politeness, ground, slower
 
 HOST = "www.shop.example"
 OPERATOR = Rules.model_validate(
@@ -96,14 +95,14 @@ def test_of_those_who_speak_the_first_holds_in_every_field__SC_7(speakers: tuple
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_one_does_not_say_the_next_is_asked__SC_7(field: str) -> None:
+def test_a_rule_missing_in_one_source_is_taken_from_the_next__SC_7(field: str) -> None:
     polite = politeness("operator", "file", silent_about=field)
     said = polite.said("shop.example")
     assert said[field].by == "settings"
     assert all(said[other].by == "operator" for other in FIELDS if other != field)
 
 
-def test_a_site_that_nobody_spoke_of_has_the_files_default_and_good_manners__SC_7() -> None:
+def test_a_site_without_rules_has_the_default_of_the_file__SC_7() -> None:
     lane = Politeness(shipped_policies()).lane_for("unknown.example")
     assert (lane.rate, lane.per, lane.burst, lane.delay) == (2, 10, 2, (0.5, 2.0))
     assert lane.site
@@ -114,7 +113,7 @@ def test_a_site_that_nobody_spoke_of_has_the_files_default_and_good_manners__SC_
     assert (lane.proxied, lane.proxy_rest, lane.concurrency) == (True, 30.0, 5)
 
 
-def test_linkedin_is_asked_as_the_shipped_file_says__SC_7() -> None:
+def test_linkedin_gets_the_rules_of_the_shipped_file__SC_7() -> None:
     polite = Politeness(shipped_policies())
     lane = polite.lane_for(polite.lane_of("https://www.linkedin.com/in/somebody"))
     assert lane.name == "linkedin.com"
@@ -175,7 +174,7 @@ def test_a_pipelines_own_lane_for_a_site_speaks_before_its_lane_for_all() -> Non
 
 
 @pytest.mark.parametrize(("rate", "per", "holds"), [(5, 1.0, 5), (50, 10.0, 50), (6, 1.0, 5), (300, 2.0, 10)])
-def test_a_pipeline_asks_at_most_five_a_second_of_a_site_by_its_own_word__PR_8(
+def test_a_pipeline_sends_at_most_five_requests_a_second_to_a_site_by_its_own_rule__PR_8(
     rate: float, per: float, holds: float
 ) -> None:
     own = Lane(HOST, rate=rate, per=per, burst=200, site=True)
@@ -213,7 +212,7 @@ def test_a_pipelines_default_holds_only_where_that_pipeline_works() -> None:
     assert polite.lane_for("shop.example", used_by=["slow", "other"]) == own
 
 
-def test_a_pipeline_that_says_nothing_shares_what_holds_for_it_alone() -> None:
+def test_a_pipeline_without_rules_shares_those_that_hold_for_it_alone() -> None:
     """Its silence is no consent to the faster pace of the other: for it, the file's default or the settings hold."""
     quick = Lane(EVERY_SITE, rate=5, concurrency=50, delay=(0.0, 0.0), gap=0.0, site=True)
     file = Policies(default=Rules(min_delay_ms=500, max_delay_ms=2_000))
@@ -227,7 +226,7 @@ def test_a_pipeline_that_says_nothing_shares_what_holds_for_it_alone() -> None:
     assert polite.said("shop.example", ["quick", "silent"])["min_delay_ms"].by == "default"
 
 
-def test_a_pipeline_can_ask_for_no_pause_at_all_and_an_operator_or_robots_txt_still_can_for_one() -> None:
+def test_a_pipeline_can_set_no_pause_and_an_operator_or_robots_txt_still_can_set_one() -> None:
     file = Policies(default=Rules(min_delay_ms=500, max_delay_ms=2_000, crawl_delay_seconds=3))
     nothing, zeros = Lane(EVERY_SITE, site=True), Lane(EVERY_SITE, delay=(0.0, 0.0), gap=0.0, site=True)
     assert Politeness(file, lanes={"p": (nothing,)}).lane_for("a.example", ["p"]).delay == (0.5, 2.0)
@@ -259,7 +258,7 @@ def test_of_two_hours_both_hold(one: Hours, other: Hours | None, both: Hours) ->
 SERPER = Lane("serper", rate=300, burst=10, concurrency=1_000, cap_day=5)
 
 
-def test_an_api_keeps_its_own_numbers_whatever_the_file_says() -> None:
+def test_an_api_keeps_its_own_numbers_whatever_the_file_contains() -> None:
     polite = Politeness(shipped_policies(), lanes={"places": (SERPER,)})
     assert polite.lane_for("serper") == SERPER
     assert polite.is_api("serper")
@@ -281,7 +280,7 @@ def test_the_host_of_an_api_stays_its_own_lane_and_lends_it_to_no_other() -> Non
     assert polite.lane_name(HOST) == "shop.example"
 
 
-def test_the_whole_day_can_be_said_against_a_file_that_closes_at_night() -> None:
+def test_the_whole_day_can_be_set_against_a_file_that_closes_at_night() -> None:
     always = Rules(allowed_hours=AllowedHours(start=0, end=24))
     lane = Politeness(shipped_policies(), {"linkedin.com": always}).lane_for("linkedin.com")
     assert lane.hours == Hours(0, 24)

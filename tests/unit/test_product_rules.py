@@ -1,18 +1,18 @@
-"""How products are read: one small page for each rule, and the traps that real shops set."""
+"""Reading products: one small page for each rule, and the traps of real shops."""
 
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parsers import base
 
 BUY = "<button>Add to cart</button>"
 
 
-def read(html: str, url: str = "https://shop.example.com/p/1") -> Findings:
+def read(html: str, url: str = "https://shop.example.com/p/1") -> ProductFindings:
     return base.read(Document(html, url))
 
 
@@ -49,7 +49,7 @@ def test_a_page_with_an_order_of_its_entries_is_a_list() -> None:
     assert not read(html + BUY).is_product
 
 
-def test_many_equal_products_in_markup_are_a_list_whatever_else_the_page_says() -> None:
+def test_many_equal_products_in_markup_are_a_list_whatever_else_the_page_contains() -> None:
     item = '<div itemscope itemtype="https://schema.org/Product"><b itemprop="name">Ida {0}</b><div itemprop="offers" \
 itemscope itemtype="https://schema.org/Offer"><b itemprop="price">{0}.00</b></div></div>'
     html = "<h1>Chairs</h1><i itemprop='sku'>77</i>" + "".join(item.format(number) for number in range(5))

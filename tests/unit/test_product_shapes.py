@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parsers import base
 
 PROSE = "<p>" + "A chair of walnut, made with care in a small shop. " * 6 + "</p>"
@@ -15,7 +15,7 @@ RED = {"@type": "Product", "name": "Walnut Chair, red", "offers": {"price": "80"
 BLUE = {"@type": "Product", "name": "Walnut Chair, blue", "offers": {"price": "90", "priceCurrency": "EUR"}}
 
 
-def read(body: str, head: str = "") -> Findings:
+def read(body: str, head: str = "") -> ProductFindings:
     page = f"<title>Walnut Chair | Shop</title>{head}<body><h1>Walnut Chair</h1>{body}{PROSE}</body>"
     return base.parser.read(Document(page, "https://shop.example/p/1"))
 

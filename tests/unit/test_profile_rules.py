@@ -1,10 +1,10 @@
-"""Which pages are profiles of a person: every page has a headline, so the page itself must call it a name."""
+"""Recognising profiles of a person: every page has a headline, so the page itself must mark it as a name."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from forager.pipelines.scrape.extractor import Extracted, Page
+from forager.pipelines.scrape.extractor import Extracted, PageInput
 from forager.pipelines.scrape.extractors.linkedin_profile import linkedin_profile
 
 PROSE = "<p>" + "Builds bridges, and writes about those of others. " * 5 + "</p>"
@@ -13,7 +13,7 @@ AT = datetime(2026, 3, 4, tzinfo=UTC)
 
 def parse(head: str, headline: str = "Ann Lee", url: str = "https://www.linkedin.com/in/ann-lee") -> Extracted:
     html = f"<head>{head}</head><body><h1>{headline}</h1>{PROSE}</body>"
-    return linkedin_profile.parse(Page(url, html, 200, AT), linkedin_profile.fields)
+    return linkedin_profile.parse(PageInput(url, html, 200, AT), linkedin_profile.fields)
 
 
 def json_ld(data: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from forager.core.errors import Rejected
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
-from forager.fetch.endpoint import parse_endpoint, parse_file
+from forager.fetch.proxies.tunnel import parse_endpoint, parse_file
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_wrong_address_is_refused_by_field_and_repeats_nothing__PR_9(text: str
     assert "canary" not in f"{caught.value} {caught.value.fields} {caught.value.__cause__}"
 
 
-def test_a_file_has_one_address_per_line_and_tells_its_wrong_lines() -> None:
+def test_a_file_has_one_address_per_line_and_wrong_lines_are_reported() -> None:
     good = ["# ours", "", "  http://p.example:1  ", "socks5://u:p@q.example:2"]
     assert [each.host for each in parse_file(good, "proxies.txt")] == ["p.example", "q.example"]
     with pytest.raises(Rejected) as caught:

@@ -1,12 +1,12 @@
-"""Which queue a lane belongs to."""
+"""The queue of a lane."""
 
 from typing import ClassVar
 
-from forager.config import new_settings
-from forager.core.pipeline import DEFAULT_QUEUE, Lane, Pipeline, step
-from forager.features import FEATURES
-from forager.ledger.catalog import Catalog
-from forager.wiring import build_pipelines
+from forager.app.config import new_settings
+from forager.app.features import FEATURES
+from forager.app.wiring import build_pipelines
+from forager.core.pipeline import Lane, Pipeline, step
+from forager.ledger.catalog import DEFAULT_QUEUE, Catalog
 from tests.support.sites import Look, Nothing, look
 
 

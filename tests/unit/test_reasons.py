@@ -17,10 +17,9 @@ from forager.core.errors import (
 from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import Drop
 from forager.core.pipeline import Pipeline
-from forager.core.reasons import ErrorType
-from forager.core.states import TaskState
-from forager.engine.stats import WorkStats
-from forager.fetch.errors import map_errors
+from forager.core.states import ErrorType, TaskState
+from forager.engine.work.stats import WorkStats
+from forager.fetch.http.connect import map_errors
 from tests.support.rig_pipelines import PIPELINE, Call
 from tests.unit.test_patience import ended
 

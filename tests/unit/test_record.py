@@ -1,4 +1,4 @@
-"""What a record may hold, and what a record class may declare."""
+"""Valid values of a record, and valid declarations of a record class."""
 
 import pickle
 from datetime import datetime
@@ -29,7 +29,7 @@ def test_a_number_that_no_store_keeps_alike_is_refused(value: float) -> None:
         Reading(name="a", value=value)
 
 
-def test_only_a_field_that_says_so_can_be_cleared() -> None:
+def test_only_a_field_that_declares_it_can_be_cleared() -> None:
     assert Reading(name="a", due=CLEAR).due is CLEAR
     with pytest.raises(ValidationError):
         Reading(name="a", text=CLEAR)
@@ -44,7 +44,7 @@ def test_there_is_one_clear_however_a_record_is_copied_and_json_shows_it_as_null
 
 
 @pytest.mark.parametrize("said", ["clear", "CLEAR", ["clear"], "('clear',)"])
-def test_nothing_that_a_page_says_is_taken_for_clear(said: Any) -> None:
+def test_no_text_of_a_page_is_taken_for_clear(said: Any) -> None:
     with pytest.raises(ValidationError):
         Reading(name="a", due=said)
 
@@ -62,7 +62,7 @@ def _declares(**attributes: Any) -> type[Record]:
         ({"scope": "job"}, "its rows are final"),
     ],
 )
-def test_a_class_that_declares_what_its_table_cannot_have_is_refused(attributes: dict[str, Any], why: str) -> None:
+def test_a_class_with_a_declaration_that_its_table_cannot_have_is_refused(attributes: dict[str, Any], why: str) -> None:
     with pytest.raises(Rejected, match=why):
         record_tables([_declares(**attributes)])
 

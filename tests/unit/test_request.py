@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from forager.core.http import LoginRef, Request, SecretRef
 
 
-def test_a_request_that_tells_of_its_leaving_is_otherwise_the_same() -> None:
+def test_a_request_with_a_callback_for_its_sending_is_otherwise_the_same() -> None:
     async def hop(url: str) -> None:
         raise AssertionError(url)
 

@@ -1,4 +1,4 @@
-"""What a response says for itself."""
+"""The properties of a response."""
 
 from datetime import UTC, datetime
 
@@ -27,9 +27,9 @@ AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
         ("Sun, 01 Mar 99999999999999 12:00:30 GMT", None),
     ],
 )
-def test_retry_after_is_read_in_both_forms_and_nonsense_is_none(said: str, wait: float | None) -> None:
+def test_retry_after_is_read_in_both_forms_and_nonsense_is_ignored(said: str, wait: float | None) -> None:
     assert Response("https://a.test/", 429, {"retry-AFTER": said}, b"", AT, 1).retry_after() == wait
 
 
-def test_an_answer_without_retry_after_says_none() -> None:
+def test_an_answer_without_retry_after_has_none() -> None:
     assert Response("https://a.test/", 429, {}, b"", AT, 1).retry_after() is None

@@ -1,11 +1,11 @@
-"""How a job goes on that a mirror shows: pure rules, without a store."""
+"""Restoring a job from a mirror: pure rules, without a store."""
 
 from uuid import UUID
 
 import pytest
 
-from forager.core.restored import RestoredJob, RestoredTask, resolved
 from forager.core.states import JobState, TaskState
+from forager.core.upkeep import RestoredJob, RestoredTask, resolved
 
 READY, WAITING, HELD, RUNNING = TaskState.READY, TaskState.WAITING, TaskState.HELD, TaskState.RUNNING
 COMPLETED, FAILED, SKIPPED, CANCELLED = TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED
@@ -34,13 +34,13 @@ def test_what_has_ended_stays_as_it_is() -> None:
     assert resolved(job(*ended)).tasks == ended
 
 
-def test_a_follower_waits_for_a_predecessor_that_is_open_and_not_for_one_that_is_done() -> None:
+def test_a_follower_waits_for_an_open_predecessor_and_not_for_an_ended_one() -> None:
     assert states(task(1, RUNNING), task(2, HELD, after=1), task(3, HELD, after=2)) == [READY, HELD, HELD]
     assert states(task(1, COMPLETED), task(2, HELD, after=1), task(3, HELD, after=2)) == [COMPLETED, READY, HELD]
 
 
 @pytest.mark.parametrize("reason", ["early_exit", "after_failed"])
-def test_a_follower_that_was_skipped_by_an_end_that_is_lost_waits_again__PL_10(reason: str) -> None:
+def test_a_follower_skipped_by_a_lost_end_waits_again__PL_10(reason: str) -> None:
     assert states(task(3, SKIPPED, reason, after=2), task(2, SKIPPED, reason, after=1), task(1, RUNNING)) == [
         HELD,
         HELD,

@@ -1,11 +1,10 @@
-"""When a failed call is made again."""
+"""Times of retries after a failed call."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.core.retry import Retry
-from forager.engine.attempt import AFTER_429
-from forager.engine.retry import wait_before_retry, wait_without_attempt
+from forager.core.errors import Retry
+from forager.engine.waits import AFTER_429, wait_before_retry, wait_without_attempt
 
 
 def test_three_retries_from_five_seconds_doubling_and_then_no_more__PL_9() -> None:
@@ -46,7 +45,7 @@ def test_a_tasks_own_limit_stands_above_the_number_and_keeps_the_delays(attempt:
     assert wait_before_retry(Retry(delays=()), attempt, lambda: 0.0, attempt) is not None
 
 
-def test_a_429_that_does_not_say_when_doubles_from_1_to_60_seconds_by_what_was_waited() -> None:
+def test_a_429_without_retry_after_doubles_from_1_to_60_seconds_by_the_wait_before() -> None:
     waits, waited = [], 0.0
     for _ in range(9):
         waits.append(wait_without_attempt(AFTER_429, waited, lambda: 0.0))

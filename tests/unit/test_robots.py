@@ -1,4 +1,4 @@
-"""When a robots.txt is asked for, what an answer means, and how long it holds: with a clock that is told to move."""
+"""Requests for robots.txt, the meaning of an answer, and its lifetime: with a clock that the test moves."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,8 +7,8 @@ import pytest
 
 from forager.core.errors import CircuitOpen, NoHealthyProxies, ProxyFailed, Refused, TimedOut, Transient
 from forager.core.http import Request, Response
-from forager.core.robots import RobotsFile, RobotsVerdict
-from forager.fetch import robots as module
+from forager.core.rules import RobotsFile, RobotsVerdict
+from forager.fetch import robots as fetch_robots
 from forager.fetch.robots import FRESH, RETRY, VALID, RobotsTxt
 from tests.support.clock import FakeClock
 
@@ -77,7 +77,7 @@ async def test_a_file_is_read_once_and_obeyed(robots: RobotsTxt, site: Site) -> 
     assert [request.url for request in site.asked] == ["https://site.test/robots.txt"]
 
 
-async def test_the_file_itself_is_always_allowed_and_never_asked_about(robots: RobotsTxt, site: Site) -> None:
+async def test_the_file_itself_is_always_allowed_without_a_lookup(robots: RobotsTxt, site: Site) -> None:
     site.says = 500
     assert (await robots.ask("https://site.test/robots.txt?x=1", site)).allowed
     assert site.asked == []
@@ -107,7 +107,7 @@ async def test_without_an_answer_nothing_is_allowed_for_ten_minutes(
     assert len(site.asked) == 2
 
 
-async def test_a_site_that_stays_down_is_asked_every_ten_minutes(
+async def test_a_site_that_stays_down_is_requested_every_ten_minutes(
     robots: RobotsTxt, site: Site, clock: FakeClock
 ) -> None:
     site.says = 503
@@ -131,7 +131,7 @@ async def test_the_last_good_copy_holds_for_a_day_and_no_longer(
     assert await robots.ask(OPEN, site) == RobotsVerdict(allowed=False, ask_again_in=RETRY)
 
 
-async def test_a_copy_is_asked_for_again_after_half_a_day(robots: RobotsTxt, site: Site, clock: FakeClock) -> None:
+async def test_a_copy_is_fetched_again_after_half_a_day(robots: RobotsTxt, site: Site, clock: FakeClock) -> None:
     await robots.ask(OPEN, site)
     clock.advance(FRESH - 1)
     await robots.ask(OPEN, site)
@@ -153,7 +153,7 @@ async def test_a_copy_is_asked_for_again_after_half_a_day(robots: RobotsTxt, sit
         ("max-age=" + "9" * 5_000, FRESH),
     ],
 )
-async def test_a_site_may_ask_for_a_shorter_life_of_the_copy(
+async def test_a_site_may_set_a_shorter_lifetime_of_the_copy(
     robots: RobotsTxt, site: Site, clock: FakeClock, said: str, fresh: float
 ) -> None:
     site.headers = {"Cache-Control": said}
@@ -229,7 +229,7 @@ async def test_our_name_can_be_another(store: Memory, site: Site, clock: FakeClo
     assert not (await RobotsTxt(store, clock, agent="prospector").ask(OPEN, site)).allowed
 
 
-async def test_of_many_askers_one_asks_the_site(robots: RobotsTxt, site: Site) -> None:
+async def test_concurrent_lookups_send_one_request(robots: RobotsTxt, site: Site) -> None:
     gate = asyncio.Event()
     site.before = gate.wait
     asking = [asyncio.create_task(robots.ask(url, site)) for url in [SECRET, OPEN] * 50]
@@ -266,7 +266,7 @@ async def test_what_is_not_about_the_site_passes_through_and_lets_the_next_one_t
     assert robots._turns == {}
 
 
-async def test_a_cancelled_asker_holds_up_nobody(robots: RobotsTxt, site: Site) -> None:
+async def test_a_cancelled_caller_delays_no_other(robots: RobotsTxt, site: Site) -> None:
     site.before = asyncio.Event().wait
     first = asyncio.create_task(robots.ask(OPEN, site))
     while not site.asked:
@@ -316,7 +316,7 @@ async def test_the_url_is_judged_as_it_is_sent(robots: RobotsTxt, site: Site) ->
 async def test_memory_is_bounded_and_what_left_it_comes_from_the_ledger(
     robots: RobotsTxt, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    monkeypatch.setattr(fetch_robots, "MOST_KEPT", 3)
     for number in range(10):
         await robots.ask(f"http://s{number}.test/", site)
     assert len(robots._known) == 3
@@ -327,9 +327,9 @@ async def test_memory_is_bounded_and_what_left_it_comes_from_the_ledger(
 async def test_big_files_count_for_what_they_are(
     robots: RobotsTxt, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_SIZE_KEPT", 100_000)
+    monkeypatch.setattr(fetch_robots, "MOST_SIZE_KEPT", 100_000)
     site.body = b"User-agent: *\n" + b"Disallow: /abcdefghijkl\n" * 1_000
     for number in range(10):
         assert not (await robots.ask(f"http://s{number}.test/abcdefghijkl", site)).allowed
     assert 1 <= len(robots._known) <= 3
-    assert robots._size == sum(module._size(known) for known in robots._known.values())
+    assert robots._size == sum(fetch_robots._size(known) for known in robots._known.values())

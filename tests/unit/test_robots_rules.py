@@ -1,4 +1,4 @@
-"""What a robots.txt says to one agent: groups, the longest match, wildcards, odd files."""
+"""The rules of a robots.txt for one agent: groups, the longest match, wildcards, odd files."""
 
 import json
 import time
@@ -7,21 +7,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from forager.fetch.robots_rules import LONGEST_DELAY, MOST_BYTES, Rules, decoded
+from forager.fetch.robots import LONGEST_DELAY, MOST_BYTES, RobotsRules, decoded
 from tests.support.shared_data import shared_data
 
 HOST = "http://site.test"
 
 
 def allows(text: str, path: str, agent: str = "Forager") -> bool:
-    return Rules(text, agent).allows(HOST + path)
+    return RobotsRules(text, agent).allows(HOST + path)
 
 
 # ── an oracle of its own: the rule of the RFC, by brute force ──
 
 
 def reaches(pattern: str, path: str) -> bool:
-    """Whether a pattern matches a path, by keeping the set of places in the pattern that are possible so far."""
+    """Return whether a pattern matches a path, by keeping the set of possible positions in the pattern."""
     anchored = pattern.endswith("$")
     pattern = pattern[:-1] if anchored else pattern + "*"
     places = {0}
@@ -113,7 +113,7 @@ def _for_us(groups: list[list[str]], order: list[int], mine: Lines | None, every
     return speaking[0] if mine is not None else speaking[1] if everybody is not None else []
 
 
-def test_the_oracle_knows_the_examples_of_the_rfc() -> None:
+def test_the_oracle_passes_the_examples_of_the_rfc() -> None:
     assert reaches("/fish*.php", "/fish/food.php?id=1")
     assert not reaches("/*.php$", "/x.php?id=1")
     assert reaches("/*.php$", "/a/x.php")
@@ -123,7 +123,7 @@ def test_the_oracle_knows_the_examples_of_the_rfc() -> None:
 
 def test_the_published_facts_hold__SC_P25() -> None:
     facts = json.loads(shared_data("robots", "google_robotstxt_cases.json").read_text())
-    wrong = [f for f in facts if Rules(f["robots_txt"], f["user_agent"]).allows(f["url"]) != f["allowed"]]
+    wrong = [f for f in facts if RobotsRules(f["robots_txt"], f["user_agent"]).allows(f["url"]) != f["allowed"]]
     assert len(facts) > 100
     assert wrong == []
 
@@ -138,7 +138,7 @@ def test_the_published_facts_hold__SC_P25() -> None:
         ("newyork.craigslist.org", "/search/apa", True),
     ],
 )
-def test_real_files_say_what_a_reader_finds_in_them(name: str, url: str, allowed: bool) -> None:
+def test_real_files_are_read_as_a_reader_reads_them(name: str, url: str, allowed: bool) -> None:
     text = decoded(shared_data("robots", "real", f"{name}.robots.txt").read_bytes())
     assert allows(text, url) is allowed
 
@@ -183,7 +183,7 @@ def test_odd_lines_are_read_as_their_writers_meant_them(text: str, path: str, al
     ],
 )
 def test_a_crawl_delay_is_passed_on_if_it_makes_sense(text: str, delay: float | None) -> None:
-    assert Rules(text, "Forager").crawl_delay == delay
+    assert RobotsRules(text, "Forager").crawl_delay == delay
 
 
 @pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
@@ -217,7 +217,7 @@ HOSTILE = {
 def test_a_hostile_file_takes_a_bounded_time(name: str) -> None:
     """Measured at up to 0.9 s to parse, off the loop, and 0.1 s to match; the limits have room for a slow machine."""
     started = time.process_time()
-    found = Rules(decoded(HOSTILE[name]), "Forager")
+    found = RobotsRules(decoded(HOSTILE[name]), "Forager")
     parsed = time.process_time()
     found.allows(HOST + "/" + "a" * 4_000 + "c")
     assert parsed - started < 2.0

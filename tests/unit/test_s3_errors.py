@@ -1,6 +1,6 @@
 """Errors of the S3 client, as an operator reads them."""
 
-from forager.storage.s3_errors import explain
+from forager.storage.s3 import explain
 
 REQUEST = "Generic S3 error: Error performing list request: Error performing"
 

@@ -103,7 +103,7 @@ def _usable(row: dict[str, Any]) -> bool:
         (RunRule("empty"), "SUCCEEDED", False),
     ],
 )
-async def test_every_terminal_status_keeps_the_items_pushed_so_far(rule: RunRule, status: str, some: bool) -> None:
+async def test_every_terminal_status_keeps_the_items_pushed_before(rule: RunRule, status: str, some: bool) -> None:
     async with apify_with(runs=(rule,)) as client:
         bad, good = await client.ended(), await client.ended()
         assert (bad["status"], good["status"]) == (status, "SUCCEEDED")

@@ -1,4 +1,4 @@
-"""What the simulated Apify loses, refuses and limits: lost answers, bad input, errors, old runs, settings."""
+"""Faults, refusals and limits of the simulated Apify: lost answers, bad input, errors, old runs, settings."""
 
 import asyncio
 from typing import Any

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from forager.sandbox import FULL_DENSITY, Entry, Fault, RequestLog, Rule, World, read_log
-from forager.sandbox.audit import Page, audit, credits_charged, resent, wasted_pages
+from forager.sandbox import FULL_DENSITY, Fault, LoggedRequest, RequestLog, Rule, World, read_log
+from forager.sandbox.audit import AuditedPage, audit, credits_charged, resent, wasted_pages
 from forager.sandbox.faults import FaultScript
 from forager.sandbox.rate import SlidingWindow, StartCounter
 
 numbers = count(1)
 
 
-def entry(page: int = 1, *, zip_code: str = "85001", status: int = 200, places: int = 10, **more: Any) -> Entry:
+def entry(page: int = 1, *, zip_code: str = "85001", status: int = 200, places: int = 10, **more: Any) -> LoggedRequest:
     n = next(numbers)
     delivered = more.pop("delivered", status != 0)
-    return Entry(
+    return LoggedRequest(
         n, float(n), float(n), "k", "places", zip_code, "bars", page, status, credits=int(status == 200), places=places,
         delivered=delivered, done=n + 0.5, **more,
     )  # fmt: skip
@@ -91,8 +91,8 @@ def test_a_repeat_after_a_good_answer_or_a_lost_one_is_a_resend() -> None:
 def test_a_page_after_a_short_one_is_wasted__PL_10() -> None:
     fine = [entry(1, places=10), entry(2, places=3), entry(1, zip_code="85002", places=0)]
     assert wasted_pages(fine) == []
-    assert wasted_pages([*fine, entry(3)]) == [Page("bars", "85001", 3)]
-    assert wasted_pages([entry(2, places=0), entry(1, places=9)]) == [Page("bars", "85001", 2)]
+    assert wasted_pages([*fine, entry(3)]) == [AuditedPage("bars", "85001", 3)]
+    assert wasted_pages([entry(2, places=0), entry(1, places=9)]) == [AuditedPage("bars", "85001", 2)]
 
 
 def test_a_page_that_failed_or_was_garbled_does_not_make_later_ones_wasted__PL_10() -> None:
@@ -147,7 +147,7 @@ def test_a_script_comes_before_the_probabilities_and_is_used_up() -> None:
     assert script.pick("85001", "bars", 1, 1) is Fault.HTTP500
 
 
-def test_probabilities_are_drawn_by_what_is_asked_and_how_often() -> None:
+def test_probabilities_are_drawn_by_request_and_its_count() -> None:
     first = FaultScript(World(7, FULL_DENSITY), shares={Fault.HTTP500: 0.2, Fault.TIMEOUT: 0.1})
     asked = [(f"{zip_code}", "bars", 1, nth) for zip_code in range(85001, 86001) for nth in (1, 2)]
     picked = {one: first.pick(*one) for one in asked}

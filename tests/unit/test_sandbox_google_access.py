@@ -1,4 +1,4 @@
-"""Who may read the simulated Google Business Profile, and how much: tenants, tokens, quotas, refusals, settings."""
+"""Access to the simulated Google Business Profile: tenants, tokens, quotas, refusals, settings."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -113,7 +113,7 @@ async def test_a_project_that_was_never_approved_has_a_quota_of_zero() -> None:
         assert "Retry-After" not in headers
 
 
-async def test_a_service_that_is_not_enabled_says_so_on_its_own_host_alone() -> None:
+async def test_a_disabled_service_reports_that_on_its_own_host_alone() -> None:
     async with google_with(default=Tenant(disabled=("reviews",))) as client:
         account = (await client.accounts())[0]["name"]
         location = (await client.locations(account))[0]["name"]

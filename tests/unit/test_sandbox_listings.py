@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from forager.sandbox import ApifyConfig, ApifySandbox, ListingsWorld, Outage, When
-from forager.sandbox.listings import Listing, home_of
-from forager.sandbox.listings.timeline import DAY
+from forager.sandbox.listings import SimulatedListing, home_of
+from forager.sandbox.listings.world import DAY
 
 START = datetime(2026, 11, 2, tzinfo=UTC).timestamp()
 MARKETS = ("Boston, MA", "New York City, NY", "Hoboken, NJ")
@@ -21,7 +21,7 @@ def test_the_same_seed_is_the_same_world_and_another_is_another() -> None:
     assert first == again != other
 
 
-def test_homes_appear_are_rented_and_come_back() -> None:
+def test_listings_appear_are_rented_and_come_back() -> None:
     world = ListingsWorld(homes=60)
     days = [set(world.listings("Boston, MA", START + day * DAY)) for day in range(120)]
     gone = [listing for listing in days[0] if any(listing not in day for day in days)]
@@ -32,7 +32,7 @@ def test_homes_appear_are_rented_and_come_back() -> None:
     assert set.intersection(*days), "some stay"
 
 
-def _first_absence(listing: Listing, days: list[set[Listing]]) -> int:
+def _first_absence(listing: SimulatedListing, days: list[set[SimulatedListing]]) -> int:
     return next(number for number, day in enumerate(days) if listing not in day)
 
 
@@ -58,19 +58,19 @@ def test_rents_change_over_time_but_not_from_one_hour_to_the_next() -> None:
     assert changed > 30
 
 
-def test_a_twin_is_the_same_home_under_another_title_id_and_spelling_and_leaves_first() -> None:
+def test_a_twin_is_the_same_listing_under_another_title_id_and_spelling_and_leaves_first() -> None:
     world = ListingsWorld(homes=200, twin_share=0.2)
     market = world.market("Boston, MA")
     twins = [listing for listing in world.all_listings("Boston, MA") if listing.twin]
     assert 20 < len(twins) < 60
     for twin in twins:
-        first = Listing(twin.market, twin.home, twin=False)
+        first = SimulatedListing(twin.market, twin.home, twin=False)
         one, two = (home_of(world, market, listing, START) for listing in (first, twin))
         assert (one.id, one.title, one.street) != (two.id, two.title, two.street)
         assert one.street.split()[0] == two.street.split()[0]
         assert (one.zip, one.beds, one.rents) == (two.zip, two.beds, two.rents)
         assert abs(one.latitude - two.latitude) < 0.0001
-    moving = [twin for twin in twins if world.timeline(Listing(twin.market, twin.home, twin=False)).moves]
+    moving = [twin for twin in twins if world.timeline(SimulatedListing(twin.market, twin.home, twin=False)).moves]
     lone = [
         twin
         for twin in moving
@@ -81,7 +81,7 @@ def test_a_twin_is_the_same_home_under_another_title_id_and_spelling_and_leaves_
 
 
 @pytest.mark.parametrize("market", MARKETS)
-def test_an_id_says_which_listing_it_is(market: str) -> None:
+def test_an_id_identifies_its_listing(market: str) -> None:
     world = ListingsWorld(homes=500)
     listings = list(world.all_listings(market))
     ids = [world.listing_id(listing) for listing in listings]
@@ -91,7 +91,7 @@ def test_an_id_says_which_listing_it_is(market: str) -> None:
     assert world.listing("zzzzzzz") is None
 
 
-def test_markets_have_sizes_of_their_own_and_their_own_homes() -> None:
+def test_markets_have_sizes_of_their_own_and_their_own_listings() -> None:
     world = ListingsWorld(homes=10, sizes={"Boston, MA": 25}, twin_share=0)
     assert len(list(world.all_listings("Boston, MA"))) == 25
     assert len(list(world.all_listings("Hoboken, NJ"))) == 10
@@ -123,7 +123,7 @@ async def get(session: aiohttp.ClientSession, path: str) -> tuple[int, str, str]
         return got.status, await got.text(), got.headers.get("Location", "")
 
 
-def leaver(world: ListingsWorld) -> tuple[Listing, float]:
+def leaver(world: ListingsWorld) -> tuple[SimulatedListing, float]:
     """A listing that is live now, and a moment at which it is gone."""
     for listing in world.listings("Boston, MA", START):
         end = world.timeline(listing).span(START).end
@@ -132,7 +132,7 @@ def leaver(world: ListingsWorld) -> tuple[Listing, float]:
     raise AssertionError("no home leaves")
 
 
-async def test_a_live_page_shows_the_home_and_a_gone_one_says_so() -> None:
+async def test_a_live_page_shows_the_listing_and_a_gone_one_reports_that() -> None:
     for kind in ("404", "410", "phrase", "search"):
         async with site_with(gone=(kind,)) as (apify, session, clock):
             listing, later = leaver(apify.world)
@@ -172,7 +172,7 @@ async def test_some_live_pages_have_the_sentence_of_gone_ones_in_a_script() -> N
         ("http500", 500, "500"),
     ],
 )
-async def test_pages_that_say_nothing_about_the_listing(fault: str, status: int, words: str) -> None:
+async def test_pages_without_information_about_the_listing(fault: str, status: int, words: str) -> None:
     async with site_with(script=(When(fault, operation="page.get"),)) as (apify, session, _):
         path = f"/rentals/{apify.world.listing_id(apify.world.listings('Boston, MA', START)[0])}"
         got, text, location = await get(session, path)
@@ -201,7 +201,7 @@ async def test_the_site_can_be_down_while_the_api_is_up() -> None:
         assert (await get(session, "/"))[0] == 200
 
 
-async def test_what_a_run_finds_is_what_the_site_shows() -> None:
+async def test_a_run_finds_the_listings_that_the_site_shows() -> None:
     async with site_with() as (apify, session, clock):
         for _ in range(3):
             headers = {"Authorization": "Bearer sandbox-a"}

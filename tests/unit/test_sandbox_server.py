@@ -129,7 +129,7 @@ async def test_starts_are_counted_when_the_limit_is_off() -> None:
 
 
 @pytest.mark.parametrize(("fault", "status"), [(Fault.HTTP500, 500), (Fault.HTTP503, 503), (Fault.HTTP429, 429)])
-async def test_a_scripted_error_comes_as_often_as_asked_and_costs_nothing(fault: Fault, status: int) -> None:
+async def test_a_scripted_error_comes_as_often_as_requested_and_costs_nothing(fault: Fault, status: int) -> None:
     async with sandbox_with(script=(Rule(fault, zip="85001", page=2, times=2),)) as (sandbox, client):
         assert [(await ask(client, page=page))[0] for page in (1, 2, 2, 2)] == [200, status, status, 200]
         assert [entry.fault for entry in sandbox.log] == [None, fault, fault, None]
@@ -224,7 +224,7 @@ async def test_a_huge_answer_is_streamed_whole_and_valid() -> None:
         assert (await ask(client))[0] == 200
 
 
-async def test_a_huge_answer_that_nobody_reads_to_its_end_is_not_delivered() -> None:
+async def test_a_huge_answer_that_is_not_read_to_its_end_is_not_delivered() -> None:
     async with sandbox_with(huge_bytes=200_000_000, script=(Rule(Fault.HUGE),)) as (sandbox, client):
         async with client.post("/places", json={"q": "85001 bars"}, headers=GOOD) as response:
             await response.content.readexactly(1000)
@@ -266,7 +266,7 @@ async def test_the_admin_routes_read_the_log_script_faults_and_change_settings()
         ("/_sandbox/faults", b'{"rules": 3}', "list of rules"),
     ],
 )
-async def test_wrong_admin_requests_say_what_is_wrong(path: str, body: bytes, words: str) -> None:
+async def test_wrong_admin_requests_get_the_error(path: str, body: bytes, words: str) -> None:
     async with sandbox_with() as (_, client), client.post(path, data=body) as response:
         assert response.status == 400
         assert words in (await response.json())["message"]

@@ -14,7 +14,7 @@ from forager.core.errors import Rejected
 from forager.sandbox import ShopConfig, ShopSandbox, When, repeats
 from forager.sandbox.shop import Shelf
 from forager.sandbox.shop.products import gtin_of
-from forager.sandbox.wire import Request
+from forager.sandbox.wire import WireRequest
 from tests.support.sandbox_shop import NAMESPACE, a_call, shop_with, text
 
 
@@ -134,7 +134,7 @@ async def test_good_validators_answer_304_until_the_product_changes() -> None:
 @pytest.mark.parametrize(
     ("mode", "same", "later"), [("stuck", 304, 304), ("fickle", 200, 200), ("weak", 304, 200), ("none", 200, 200)]
 )
-async def test_broken_validators_say_304_for_ever_or_never(mode: str, same: int, later: int) -> None:
+async def test_broken_validators_answer_304_always_or_never(mode: str, same: int, later: int) -> None:
     async with shop_with(validators=mode) as client:
         url = client.shop.product_url(4)
         _, _, headers = await client.get(url)
@@ -182,10 +182,12 @@ def test_a_shop_of_a_million_pages_needs_no_memory_per_page() -> None:
     shop = ShopSandbox(ShopConfig(pages=1_000_000, log_limit=10))
     assert shop.product(1_000_000).name.endswith("1000000")
     request = {b"host": b"a:1"}
-    shop.answer("shop", Request("GET", shop.catalogue.path(1, "jsonld"), "", request, b""), a_call())
+    shop.answer("shop", WireRequest("GET", shop.catalogue.path(1, "jsonld"), "", request, b""), a_call())
     tracemalloc.start()
     for number in range(1, 1_000_000, 1000):
-        reply = shop.answer("shop", Request("GET", shop.catalogue.path(number, "jsonld"), "", request, b""), a_call())
+        reply = shop.answer(
+            "shop", WireRequest("GET", shop.catalogue.path(number, "jsonld"), "", request, b""), a_call()
+        )
         assert reply.status == 200
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborHTMLParser
 from forager.sandbox import ShopConfig, ShopSandbox
 from forager.sandbox.shop import LAYOUTS, hostile
 from forager.sandbox.shop.products import number_of
-from forager.sandbox.wire import Request
+from forager.sandbox.wire import WireRequest
 from tests.support.sandbox_shop import a_call, attribute, shop_with, text
 
 
@@ -24,7 +24,7 @@ async def test_a_page_has_the_wanted_size_and_the_product_s_name(layout: str, si
             assert text(LexborHTMLParser(body), "h1") == client.shop.product(number).name
 
 
-async def test_jsonld_says_everything_and_variants_are_an_aggregate() -> None:
+async def test_jsonld_contains_everything_and_variants_are_an_aggregate() -> None:
     async with shop_with() as client:
         kinds = set()
         for number in range(1, 60):
@@ -107,7 +107,7 @@ def test_bad_pages_keep_or_lose_the_product_as_promised(layout: str, kind: str) 
     shop = ShopSandbox(ShopConfig(layout=layout))
     path = shop.catalogue.path(3, layout)
     assert shop.product(3).availability == "in_stock"
-    good = shop.answer("shop", Request("GET", path, "", {b"host": b"a:1"}, b""), a_call()).body
+    good = shop.answer("shop", WireRequest("GET", path, "", {b"host": b"a:1"}, b""), a_call()).body
     bad = hostile.spoil(kind, good, shop.product(3))
     name = shop.product(3).name
     headline = LexborHTMLParser(bad).css_first("h1")
@@ -119,7 +119,7 @@ def test_bad_pages_keep_or_lose_the_product_as_promised(layout: str, kind: str) 
     assert bad != good
 
 
-async def test_some_pages_are_bad_and_the_shop_says_which() -> None:
+async def test_some_pages_are_bad_and_the_shop_lists_them() -> None:
     async with shop_with(pages=400, broken_share=0.3) as client:
         bad = {number: client.shop.spoiled(number) for number in range(1, 401) if client.shop.spoiled(number)}
         assert 80 < len(bad) < 160

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from forager.fetch.page_classifier import looks
-from forager.sandbox import Answer, Outage, SandboxSite, Visit, most_in_flight, most_starts
+from forager.sandbox import Outage, SandboxSite, SiteAnswer, SiteVisit, most_in_flight, most_starts
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_a_redirect_leads_to_another_site(site: SandboxSite, client: aioht
         assert [visit.path for visit in other.log] == ["/page/1"]
 
 
-async def test_a_huge_answer_is_as_long_as_it_was_asked_to_be(site: SandboxSite, client: aiohttp.ClientSession) -> None:
+async def test_a_huge_answer_has_the_requested_length(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     assert len((await get(client, site.url("/huge?bytes=3000001"))).body) == 3_000_001 + len("<!doctype html><p>")
 
 
@@ -91,13 +91,13 @@ async def test_robots_and_single_pages_can_be_set_while_it_runs(
     assert (got.status, got.body, got.headers["Cache-Control"]) == (200, b"User-agent: *\nDisallow: /", "max-age=60")
     site.set_robots("", 503)
     assert (await get(client, site.url("/robots.txt"))).status == 503
-    site.answers["/a"] = Answer(200, b"mine")
-    site.answers["/b"] = lambda request: Answer(200, request.query.encode())
+    site.answers["/a"] = SiteAnswer(200, b"mine")
+    site.answers["/b"] = lambda request: SiteAnswer(200, request.query.encode())
     assert (await get(client, site.url("/a"))).body == b"mine"
     assert (await get(client, site.url("/b?x=1"))).body == b"x=1"
 
 
-async def test_more_than_the_limit_is_told_to_come_later(site: SandboxSite, client: aiohttp.ClientSession) -> None:
+async def test_requests_above_the_limit_get_retry_after(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     site.limit, site.limit_after = 3, 2.0
     answers = await asyncio.gather(*(get(client, site.url("/")) for _ in range(5)))
     assert sorted(got.status for got in answers) == [200, 200, 200, 429, 429]
@@ -145,8 +145,8 @@ async def test_who_leaves_before_a_slow_answer_is_written_down_as_unanswered(
     assert site.log[0].status == 0
 
 
-def visit(at: float, ended: float | None = None) -> Visit:
-    return Visit(1, at, 0, "", "GET", "/", "", {}, 200, ended)
+def visit(at: float, ended: float | None = None) -> SiteVisit:
+    return SiteVisit(1, at, 0, "", "GET", "/", "", {}, 200, ended)
 
 
 def test_the_auditor_counts_starts_in_any_window_and_what_is_under_way() -> None:

@@ -1,4 +1,4 @@
-"""What every simulated upstream shares: faults that are carried out, outages, the log, admin routes, processes."""
+"""Common parts of every simulated upstream: faults that are carried out, outages, the log, admin routes, processes."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ async def test_latency_and_slow_answers_take_their_time() -> None:
         assert slow >= 0.15
 
 
-async def test_probabilities_are_drawn_from_what_is_asked_and_how_often() -> None:
+async def test_probabilities_are_drawn_by_request_and_its_count() -> None:
     seen: list[list[str | None]] = []
     for _ in range(2):
         async with google_with(faults={"http500": 0.3, "http503": 0.2}) as (google, client):
@@ -158,7 +158,7 @@ def called(n: int, status: int = 200, *, delivered: bool = True, page: int = 1, 
     return Call(n, 0, 0, "", "GET", "/", "", tenant, "list", "x", page, status, delivered=delivered)
 
 
-def test_repeats_count_what_was_asked_again_without_an_error_before_it() -> None:
+def test_repeats_count_requests_sent_again_without_an_error_before() -> None:
     log = [
         called(1, 500),
         called(2),

@@ -42,7 +42,7 @@ def test_the_world_does_not_change_from_one_version_to_the_next() -> None:
     assert World(7, FULL_DENSITY).page("85001", "coffee shops", 1)[0].cid == "10199519548760760215"
 
 
-def test_dense_and_sparse_zips_come_in_the_shares_asked_for() -> None:
+def test_dense_and_sparse_zips_come_in_the_configured_shares() -> None:
     counts = [World(7).count(zip_code, "bars") for zip_code in ZIPS]
     shares = [
         sum(low <= count <= high for count in counts) / len(counts)
@@ -168,7 +168,7 @@ def test_maps_rows_are_rich_and_need_ll_after_the_first_page() -> None:
     assert len(asked(config, "85001", page=2, endpoint="maps", ll=whole["ll"])["places"]) == 20
 
 
-def test_categories_come_in_the_language_asked_for() -> None:
+def test_categories_come_in_the_requested_language() -> None:
     config = SerperConfig(density=FULL_DENSITY, variant="B")
     assert asked(config, "85001", hl="de")["places"][0]["category"] == "Coffee shop-Dienst"
 

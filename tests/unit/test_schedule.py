@@ -41,7 +41,7 @@ class OneSchedule:
 
 
 async def run_for(schedule: Schedule, clock: FakeClock, seconds: float) -> list[datetime]:
-    """Let a scheduler live for so long; when it created jobs."""
+    """Run a scheduler for this time. Returns the times at which it created jobs."""
     created: list[datetime] = []
 
     async def create(_: Schedule, key: str) -> UUID:
@@ -132,7 +132,7 @@ class Two:
         return uuid4()
 
 
-async def test_a_schedule_that_breaks_says_so_and_stops_no_other() -> None:
+async def test_a_schedule_that_fails_reports_that_and_stops_no_other() -> None:
     two = Two([ValueError("what nobody expected")])
     await two.scheduler.fire_due()
     assert two.bad.row.last_error == "ValueError: what nobody expected"

@@ -10,11 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from forager.core.errors import Rejected, SealBroken
-from forager.core.secret import About, Secret
-from forager.secrets.key_file import KeyFile, new_key
+from forager.core.secret import SealedFor, Secret
 from forager.secrets.sealing import FILE, Sealer, sealer_for
+from forager.secrets.service_key import KeyFile, new_key
 
-HERE = About("proxies", "row-1", "password")
+HERE = SealedFor("proxies", "row-1", "password")
 TEXT = "canary-p@ss 🔑"
 
 
@@ -48,7 +48,7 @@ def test_every_changed_character_is_noticed__S9(sealer: Sealer) -> None:
         assert "canary" not in str(caught.value)
 
 
-def test_another_key_says_which_one_is_missing__S9(sealer: Sealer, tmp_path: Path) -> None:
+def test_the_error_for_another_key_names_the_missing_one__S9(sealer: Sealer, tmp_path: Path) -> None:
     sealed = sealer.seal(TEXT, HERE)
     with pytest.raises(SealBroken, match=sealed.split(".")[1]):
         sealer_for(tmp_path / "elsewhere").unseal(sealed, HERE)
@@ -91,7 +91,7 @@ def test_configured_keys_come_before_the_file_newest_first(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("bad", ["short", "x" * 43 + "!", "A" * 44, "ä" * 43])
-def test_a_key_that_is_none_is_refused_without_being_shown(bad: str, tmp_path: Path) -> None:
+def test_an_invalid_key_is_refused_without_being_shown(bad: str, tmp_path: Path) -> None:
     with pytest.raises(Rejected) as caught:
         sealer_for(tmp_path, [SecretStr(bad)])
     assert bad not in f"{caught.value}{caught.value.fields}"

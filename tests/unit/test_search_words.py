@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.kit.search.words import are_near, can_be_misspelt, forms_of, words_of
+from forager.sdk.search.ranking import are_near, can_be_misspelt, forms_of, words_of
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=9)
 

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from forager.pipelines.products.sitemap import LARGEST, PIECE, from_robots, is_index, locations
+from forager.extract.sitemaps import LARGEST, PIECE, from_robots, is_index, locations
 from tests.support.cpu_time import cpu_ns
 
 URLS = [f"https://shop.example/p/{'x' * (number % 90)}/{number}?a=1&b=2" for number in range(5_000)]

@@ -1,6 +1,6 @@
-"""How long a site took, without what was waited for a lane meanwhile."""
+"""The time that a site took, without waits for a lane."""
 
-from forager.fetch.stopwatch import Stopwatch
+from forager.fetch.http.fetcher import Stopwatch
 from tests.support.clock import FakeClock
 
 

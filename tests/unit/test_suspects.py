@@ -1,6 +1,6 @@
-"""Which suspects run next, as a pure choice: both stores use it."""
+"""The choice of the suspects that run next: pure, and used by both stores."""
 
-from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose, group_size
+from forager.ledger.rules.scheduling import MOST_SUSPECTS, Suspect, choose, group_size
 
 
 def suspect(task: int, **more: int | None) -> Suspect:
@@ -19,7 +19,7 @@ def test_a_lane_takes_no_more_suspects_than_it_has_room_for__PL_11() -> None:
     assert choose(rows, {}) == ([], set())
 
 
-def test_a_budget_binds_suspects_and_a_job_that_cannot_pay_one_is_told__PL_11() -> None:
+def test_a_budget_binds_suspects_and_a_job_that_cannot_pay_for_one_is_reported__PL_11() -> None:
     rich = [suspect(n, max_cost=2, committed=0) for n in (1, 2, 3)]
     assert choose(rich, None) == ([1, 2], set())
     assert choose([suspect(1, max_cost=2, committed=2)], None) == ([], {1})

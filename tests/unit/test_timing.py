@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from forager.core.timing import TimeLimit, arrives
+from forager.core.clock import TimeLimit, arrives
 from tests.support.clock import FakeClock
-from tests.support.stepped import SteppedClock, settle
+from tests.support.stepped_clock import SteppedClock, settle
 
 
-async def test_a_block_ends_with_a_time_out_when_the_clock_says_so() -> None:
+async def test_a_block_ends_with_a_time_out_by_the_clock() -> None:
     clock = SteppedClock()
 
     async def wait() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from forager.app.lanes import due_message
 from forager.core.pipeline import Breaker, Hours, Lane
 from forager.core.states import TaskState
 from forager.core.waiting import Waiting, when
+from forager.engine.lanes.rules.standing import Standing, lane_waiting
 from forager.ledger.reports import QueuedTask
-from forager.politeness.standing import Standing, lane_waiting
-from forager.waiting import due_message
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 SITE = Lane("example.com", breaker=Breaker())
@@ -75,7 +75,7 @@ def test_a_lane_that_was_given_back_waits_until_it_may_be_taken_again() -> None:
         {"breaker": 7, "hold_until": "x", "next_at": -1, "capped": "yes", "crawl_delays": [1]},
     ],
 )
-def test_a_lane_that_may_send_or_whose_state_is_spoilt_has_no_reason(state: dict[str, Any]) -> None:
+def test_a_lane_that_may_send_or_has_invalid_state_has_no_reason(state: dict[str, Any]) -> None:
     assert waiting(state) is None
 
 
@@ -87,14 +87,14 @@ def test_a_lane_that_may_send_or_whose_state_is_spoilt_has_no_reason(state: dict
         (None, None, "its next step is due in 8 s"),
     ],
 )
-def test_a_task_that_waits_for_its_time_says_why_in_one_sentence(
+def test_a_task_that_waits_for_its_due_time_shows_the_reason_in_one_sentence(
     reason: str | None, error: str | None, message: str
 ) -> None:
     task = QueuedTask(lane="example.com", state=TaskState.WAITING, due_at=NOW, error=error, reason=reason)
     assert due_message(task, "in 8 s") == message
 
 
-def test_a_task_that_is_offered_names_who_can_take_it_now_and_when_any_worker_does() -> None:
+def test_an_offered_task_names_who_can_take_it_now_and_when_any_worker_does() -> None:
     due = NOW + timedelta(seconds=42)
     task = QueuedTask(lane="l", state=TaskState.WAITING, due_at=due, error=None, reason=None, is_offered=True)
     assert due_message(task, when(due, NOW)) == "offered to Kafka workers; any worker takes it in 42 s"

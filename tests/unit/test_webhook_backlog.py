@@ -1,11 +1,11 @@
-"""How many messages wait for a receiver that accepts none."""
+"""The number of messages that wait for a receiver that accepts none."""
 
 from itertools import pairwise
 
-from forager.sinks.webhook.backlog import LONGEST_PAUSE, Backlog
+from forager.sinks.webhook.changes import LONGEST_PAUSE, Backlog
 
 
-def test_a_receiver_that_accepts_nothing_gets_a_batch_after_pauses_that_grow() -> None:
+def test_a_receiver_that_accepts_nothing_gets_a_batch_after_growing_pauses() -> None:
     backlog, made, waiting, now = Backlog(most_waiting=1_000), [], 0, 0.0
     while now < 3_600:
         if not backlog.room_in(waiting, accepted=7, now=now):

@@ -98,7 +98,7 @@ def test_parts_of_two_true_messages_do_not_make_a_third__S14() -> None:
             verify({**one, name: other[name]}, BODY, [SECRET], NOW)
 
 
-def test_an_id_is_not_accepted_twice_but_a_repeat_is_told_from_a_forgery__S14() -> None:
+def test_an_id_is_not_accepted_twice_but_a_repeat_is_distinguished_from_a_forgery__S14() -> None:
     seen: set[str] = set()
     seen.add(verify(signed(), BODY, [SECRET], NOW, seen))
     later = NOW + timedelta(hours=5)
@@ -142,13 +142,13 @@ def test_a_missing_header_is_named__S14(name: str, value: str | None) -> None:
 
 
 @pytest.mark.parametrize("timestamp", ["soon", "-1", "1e9", "١٢٣", "0x10", "1" * 13, "12.5"])
-def test_a_time_that_is_none_is_refused__S14(timestamp: str) -> None:
+def test_an_invalid_time_is_refused__S14(timestamp: str) -> None:
     with pytest.raises(WebhookError):
         verify({**signed(), "webhook-timestamp": timestamp}, BODY, [SECRET], NOW)
 
 
 def test_the_signature_over_the_body_alone_protects_against_nothing_but_change__S14() -> None:
-    """Who only looks at it is told nothing of id and time; `verify` needs the other one."""
+    """A reader of the body alone does not see id and time; `verify` needs the other one."""
     with pytest.raises(Unsigned):
         verify({"X-Webhook-Signature": signed()["X-Webhook-Signature"]}, BODY, [SECRET], NOW)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forager.kit.cli import render
+from forager.sdk.cli import render
 
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = (

@@ -3,7 +3,7 @@
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
 from forager.core.task import Task
-from forager.engine.stats import BOUNDS, MOST_LANES, OTHER, Durations, LaneTally, WorkStats
+from forager.engine.work.stats import BOUNDS, MOST_LANES, OTHER, Durations, LaneTally, WorkStats
 
 
 def test_lanes_are_counted_by_name_up_to_a_hundred_and_together_from_then_on() -> None:

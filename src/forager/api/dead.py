@@ -1,7 +1,8 @@
-"""Routes for dead letters, the tasks that failed for good: list, show, retry, discard."""
+"""Routes for dead letters, the tasks that failed permanently: list, show, retry, discard."""
 
 import asyncio
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -11,20 +12,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import DEAD, DEAD_DETAIL, DEAD_REASON
-from forager.api.jobs import Requeued
-from forager.api.pipeline_filter import check_pipeline
-from forager.app import App
-from forager.core.errors import Conflict, NotFound
-from forager.core.reasons import ErrorType
-from forager.kit.http.envelope import Envelope, Page, answer, page
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import WhyQuery
-from forager.kit.http.routes import Router
+from forager.api.jobs import Requeued, check_pipeline
+from forager.app.application import App
+from forager.core.errors import Conflict, FieldError, NotFound, Rejected
+from forager.core.states import ErrorType
+from forager.core.states import Reason as Reasons
 from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, DeadReason, Why
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
+from forager.sdk.http.routes import Router, WhyQuery, example, failures
 
 JOBS_AT_ONCE = 8
 """Jobs whose dead letters are requeued at the same time."""
 JOBS_NAMED = 10
+MISTYPED = 0.85
+"""Similarity from which a reason is a known one with a typing mistake: `timedout` is 0.94 of `timed_out`."""
 CANCELLED = "Their job was cancelled. Submit it again, or discard them: forager dead discard TASK"
 ENDED = "Their job has ended and needs a new secret. See how to send it: forager dead retry TASK"
 GONE = "They were retried or removed by another request."
@@ -36,7 +37,7 @@ class DeadQuery(WhyQuery):
 
 
 class DeadFilter(BaseModel):
-    """Which dead letters are meant. Filters that are left out match all of them."""
+    """Filters of dead letters. Filters that are left out match all of them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +50,7 @@ class DeadFilter(BaseModel):
 
 
 class RetryBody(DeadFilter):
-    """Which dead letters to run again. Filters that are left out match all of them."""
+    """The dead letters to run again. Filters that are left out match all of them."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "timed_out"}]})
 
@@ -70,7 +71,7 @@ class PassedOver(BaseModel):
 
     reason: Reason
     letters: int
-    message: str = Field(description="What the reason means, and what to do.")
+    message: str = Field(description="Meaning of the reason, and the remedy.")
     jobs: list[UUID] = Field(description=f"Their jobs; at most {JOBS_NAMED}.")
 
 
@@ -92,18 +93,32 @@ HARMLESS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 """The evidence may be hostile. `nosniff`, which every answer has, keeps a browser from guessing another type."""
 
 
+async def _check_reason(app: App, reason: str | None) -> None:
+    """Raise `Rejected` for a reason that no dead letter has and that is all but a known one. Pipelines have reasons of
+    their own, so that one that resembles no other is not refused: it may be of a failure that has not happened yet."""
+    if reason is None or reason in set(Reasons):
+        return
+    stored = {each.reason for each in await app.reports.dead_reasons(job=None, pipeline=None, why=Why()) if each.reason}
+    known = stored | set(Reasons)
+    near = get_close_matches(reason, sorted(known), 1, cutoff=MISTYPED)
+    if reason not in known and near:
+        problem = FieldError("reason", f"no dead letter has the reason {reason!r}. Did you mean {near[0]!r}?")
+        raise Rejected(f"reason: {problem.message}", fields=[problem])
+
+
 def dead_router(app: App) -> Router:
     router = Router(prefix="/api/v1/dead", tags=["dead letters"])
 
     @router.get(
         "",
         summary="List dead letters",
-        response_model=Page[DeadLetter],
+        response_model=ResultPage[DeadLetter],
         responses={200: example([DEAD], next_cursor=None), **failures(404)},
     )
     async def list_dead(request: Request, asked: Annotated[DeadQuery, Query()]) -> Response:
-        """Newest first. An unknown pipeline is refused."""
+        """Newest first. An unknown pipeline is refused, as is a reason that looks like a mistyped one."""
         await check_pipeline(app, asked.pipeline)
+        await _check_reason(app, asked.reason)
         letters = await app.reports.dead(
             job=asked.job,
             pipeline=asked.pipeline,
@@ -122,6 +137,7 @@ def dead_router(app: App) -> Router:
     async def count_dead(request: Request, asked: Annotated[DeadFilter, Query()]) -> Response:
         """Totals by pipeline, reason and type of error, most first. An unknown pipeline is refused."""
         await check_pipeline(app, asked.pipeline)
+        await _check_reason(app, asked.reason)
         why = Why(asked.reason, asked.error_type)
         return answer(request, await app.reports.dead_reasons(job=asked.job, pipeline=asked.pipeline, why=why))
 
@@ -170,6 +186,7 @@ def dead_router(app: App) -> Router:
 
         Letters that cannot be requeued are counted in `passed_over` with the reason: their job was cancelled, or it has
         ended and needs a new secret, such as the access token of a reviews job."""
+        await _check_reason(app, body.reason)
         return answer(request, await _retry(app, body))
 
     discarded: dict[str, Any] = {

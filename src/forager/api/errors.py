@@ -23,7 +23,7 @@ from forager.core.errors import (
     StoreMisplaced,
 )
 from forager.core.invalid import named
-from forager.kit.http.envelope import MOST_FIELDS, refusal, request_id
+from forager.sdk.http.envelope import MOST_FIELDS, refusal, request_id
 
 log = structlog.get_logger("forager.api")
 
@@ -92,14 +92,14 @@ def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
     query)."""
     errors = []
     for wrong in error.errors()[:MOST_FIELDS]:
-        place = [str(part) for part in wrong["loc"]]
+        path = [str(part) for part in wrong["loc"]]
         if wrong.get("type") == "json_invalid":
             where = _where(error.body, wrong["loc"][-1])
             errors.append(FieldError("body", f"is not JSON: {wrong['ctx']['error']}{where}"))
             continue
-        if len(place) > 1 and place[0] in SOURCES:
-            place = place[1:]
-        errors.append(named(place, wrong))
+        if len(path) > 1 and path[0] in SOURCES:
+            path = path[1:]
+        errors.append(named(path, wrong))
     return errors
 
 
@@ -115,4 +115,4 @@ def _where(document: object, position: object) -> str:
 _FULL = (
     "The disk that holds the ledger is full. Free some room; work goes on by itself. Nothing of this request was kept."
 )
-_NO_ANSWER = "The ledger's database does not answer now. Try again soon; the log says why."
+_NO_ANSWER = "The ledger's database does not answer now. Try again soon; see the log."

@@ -5,22 +5,33 @@ Everything is bounded: a reader holds one page of frames, and is disconnected if
 if its key is revoked.
 """
 
-from collections.abc import Collection, Mapping
+import asyncio
+import contextlib
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
+import structlog
 from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
 from forager.api.auth import ServiceKey
-from forager.api.feed import PAGE, Feeds, JobFeed
 from forager.api.openapi import STREAM
-from forager.core.errors import FieldError, Rejected
-from forager.core.names import unknown_choice
-from forager.kit.http.envelope import refusal
-from forager.kit.http.event_stream import (
+from forager.core.change import Change
+from forager.core.errors import FieldError, ForagerError, NotFound, Rejected
+from forager.core.ids import unknown_choice
+from forager.core.ledger import Ledger
+from forager.ledger.reports import ChangeReport, JobReport, LedgerReports
+from forager.ledger.rules.changes import COUNTED
+from forager.sdk.http.envelope import refusal
+from forager.sdk.http.routes import Router, failures
+from forager.sdk.http.streams import (
     HEARTBEAT,
     MOST_NUMBER,
     RECONNECT_MS,
@@ -30,8 +41,193 @@ from forager.kit.http.event_stream import (
     frame,
     is_foreign,
 )
-from forager.kit.http.openapi import failures
-from forager.kit.http.routes import Router
+
+# Encodes the frames of an event stream. Pure: a change or a value in, bytes out.
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A change, encoded once for all readers."""
+
+    id: int
+    kind: str
+    frame: bytes
+
+
+def change_frame(change: Change, job: UUID) -> Numbered:
+    report = ChangeReport(
+        id=change.id,
+        kind=change.kind,
+        key=change.key,
+        op=change.op,
+        version=change.version,
+        job=job,
+        at=datetime.fromtimestamp(change.at / 1000, UTC),
+        body=None if change.body is None else dict(change.body),
+    )
+    return Numbered(change.id, change.kind, frame("change", report, change.id))
+
+
+def progress_of(job: JobReport) -> dict[str, Any]:
+    """Return the job's counters: what a progress bar needs."""
+    counters = {name: getattr(job, name) for name in COUNTED}
+    times = {"created_at": job.created_at, "started_at": job.started_at, "finished_at": job.finished_at}
+    return {"id": job.id, "state": job.state, "reason": job.reason, **counters, **times}
+
+
+# Polls each watched job once for all of its streams: four times a second, however many are open. When very many jobs
+# are watched, each is polled less often, so that the total load on the ledger is bounded.
+#
+# A bounded tail of changes is kept in memory; a reader that is further behind reads pages from the ledger. A slow
+# reader delays no other and costs one page of memory. Readers take turns at the ledger, so that hundreds of them which
+# catch up leave room for other requests.
+
+
+log = structlog.get_logger("forager.api")
+
+LOOK_EVERY = 0.25
+MOST_LOOKS = 200
+"""Polls per second, over all watched jobs."""
+PAGE = 50
+TAIL = 1_000
+PAGES_AT_ONCE = 2
+"""Pages that are read and encoded at the same time, over all streams."""
+REMOVED = "removed"
+"""The state of a watched job that is not in the ledger any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A job's state at one poll."""
+
+    number: int
+    ended: bool
+    progress: Mapping[str, Any]
+
+
+class JobFeed:
+    def __init__(self, job: UUID, ledger: Ledger, reports: LedgerReports, turns: asyncio.Semaphore) -> None:
+        self.job = job
+        self.readers = 0
+        self.seen = Sight(0, ended=False, progress={})
+        self._ledger = ledger
+        self._reports = reports
+        self._turns = turns
+        self._looking = asyncio.Lock()
+        self._moved = asyncio.Event()
+        self._tail: list[Numbered] = []
+        self._tail_from: int | None = None
+        """The tail holds every change of the job after this number, up to the last poll. None: no reader has caught up
+        yet."""
+
+    async def look(self) -> None:
+        """Poll once. The job is read before its changes, so that no change is missed of a job that was seen as
+        ended."""
+        async with self._looking:
+            report = await self._reports.job(self.job)
+            progress, ended = progress_of(report), report.finished_at is not None
+            arrived = await self._extend_tail()
+            if arrived or progress != self.seen.progress or ended != self.seen.ended:
+                self._show(ended, progress)
+
+    async def look_on(self, nap: Callable[[], float]) -> None:
+        """Poll until the job is removed: that ends its streams. An error of the store is logged when it begins."""
+        failing = False
+        while True:
+            await asyncio.sleep(nap())
+            try:
+                await self.look()
+                failing = False
+            except NotFound:
+                self._show(True, {"id": self.job, "state": REMOVED, "reason": "the job was removed from the ledger"})
+                return
+            except ForagerError as error:
+                if not failing:
+                    log.warning("watched_job_unreadable", job_id=str(self.job), error=error.message)
+                failing = True
+
+    def _show(self, ended: bool, progress: Mapping[str, Any]) -> None:
+        self.seen = Sight(self.seen.number + 1, ended, progress)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def moved(self, since: Sight, timeout: float) -> bool:
+        """Wait until there is something new. Returns False if nothing happens for `timeout` seconds."""
+        if self.seen.number != since.number:
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._moved.wait(), timeout)
+            return True
+        return False
+
+    async def changes_after(self, cursor: int) -> Sequence[Numbered]:
+        """Return a page of changes. Fewer than `PAGE` means that there are no more for now."""
+        if self._tail_from is not None and cursor >= self._tail_from:
+            start = bisect_right(self._tail, cursor, key=lambda change: change.id)
+            return self._tail[start : start + PAGE]
+        async with self._turns:
+            changes = [change_frame(c, self.job) for c in await self._page(cursor)]
+        if len(changes) < PAGE and self._tail_from is None:
+            self._tail_from = changes[-1].id if changes else cursor
+        return changes
+
+    async def _page(self, after: int) -> Sequence[Change]:
+        """Read a page without the bodies of job-scoped records: a stream reports that one was found, and its own route
+        returns it."""
+        return await self._ledger.changes(after, PAGE, job=self.job, bodies=False)
+
+    async def _extend_tail(self) -> bool:
+        if self._tail_from is None:
+            return True  # a waiting reader gets its next page from the ledger
+        fetched, arrived = PAGE, 0
+        while fetched == PAGE:
+            last = self._tail[-1].id if self._tail else self._tail_from
+            changes = await self._page(last)
+            self._tail.extend(change_frame(change, self.job) for change in changes)
+            fetched = len(changes)
+            arrived += fetched
+        if len(self._tail) > 2 * TAIL:
+            self._tail_from = self._tail[-TAIL - 1].id
+            del self._tail[:-TAIL]
+        return arrived > 0
+
+
+class Feeds:
+    """The feeds of all jobs that are being watched."""
+
+    def __init__(self, ledger: Ledger, reports: LedgerReports) -> None:
+        self.closing = asyncio.Event()
+        """Set when the server shuts down; every stream then ends."""
+        self._ledger = ledger
+        self._reports = reports
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._open: dict[UUID, tuple[JobFeed, asyncio.Task[None]]] = {}
+
+    @property
+    def streams(self) -> int:
+        return sum(feed.readers for feed, _ in self._open.values())
+
+    def nap(self) -> float:
+        """Seconds between two polls of a job."""
+        return max(LOOK_EVERY, len(self._open) / MOST_LOOKS)
+
+    @asynccontextmanager
+    async def watch(self, job: UUID) -> AsyncIterator[JobFeed]:
+        """Yield the feed of a job, freshly polled. Raises `NotFound` if there is no such job."""
+        if job not in self._open:
+            feed = JobFeed(job, self._ledger, self._reports, self._turns)
+            self._open[job] = feed, asyncio.create_task(feed.look_on(self.nap))
+        feed, looking = self._open[job]
+        feed.readers += 1
+        try:
+            await feed.look()
+            yield feed
+        finally:
+            feed.readers -= 1
+            if feed.readers == 0:
+                del self._open[job]
+                looking.cancel()
+
 
 MOST_STREAMS = 2_000
 

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from forager.app.application import App
+from forager.sdk.http.routes import example_of
+
 JOB = {
     "id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "pipeline": "places",
@@ -218,6 +221,7 @@ SINK = {
     "origin": "row",
     "kinds": ["product"],
     "pipelines": None,
+    "where": "old.price > price",
     "options": {"url": "https://receiver.example/prices"},
     "configured": True,
     "problem": None,
@@ -242,6 +246,7 @@ NEW_SINK: dict[str, Any] = {
     "name": "prices",
     "type": "webhook",
     "kinds": ["product"],
+    "where": "old.price > price",
     "options": {"url": "https://receiver.example/prices"},
     "after": "now",
 }
@@ -251,7 +256,7 @@ SINK_TYPE = {
     "addable": True,
     "options": {"type": "object", "properties": {"topic": {"type": "string"}}},
 }
-WATCH = {
+RECHECK = {
     "name": "product.next_at",
     "pipeline": "products",
     "record": "product",
@@ -324,3 +329,16 @@ STORED_PAGE_DETAIL = {
         }
     ],
 }
+
+
+# Examples of requests that name a pipeline: one for each pipeline whose job class has an example.
+
+
+def job_examples(app: App, **more: Any) -> dict[str, Any]:
+    """Return OpenAPI examples by pipeline: `{pipeline, params}`, plus whatever else the request needs."""
+    jobs = {name: example_of(pipeline.params) for name, pipeline in app.pipelines.items() if not pipeline.internal}
+    return {
+        name: {"summary": app.features[name].summary, "value": {"pipeline": name, "params": params, **more}}
+        for name, params in jobs.items()
+        if params
+    }

@@ -1,7 +1,11 @@
 """Health and readiness. Both routes are open to monitors, so details of a problem are shown only to callers with the
 key."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -10,16 +14,91 @@ from starlette.responses import Response
 
 from forager import __version__
 from forager.api.auth import ServiceKey
+from forager.api.events import Feeds
 from forager.api.examples import HEALTH
-from forager.api.feed import Feeds
-from forager.api.health_snapshot import Vital, VitalSigns
-from forager.app import App
+from forager.app.application import App
+from forager.core.errors import StoreError, StoreFull
+from forager.core.proxies import Proxy
+from forager.core.recheck import RecheckStatus
+from forager.core.sink import SinkStatus
 from forager.fetch.browser.pool import PoolStats
-from forager.kit.http.envelope import Envelope, answer, encoded, request_id
-from forager.kit.http.openapi import example
-from forager.kit.http.routes import Router
+from forager.ledger.reports import Health, QueueLoad
+from forager.sdk.feature import Figure
+from forager.sdk.http.envelope import Envelope, answer, encoded, request_id
+from forager.sdk.http.routes import Router, example
 
-TROUBLE = "no work is leased or handed out; the log says why"
+# The state of the store, which health and metrics share. It is read at most once a second, however often these routes
+# are called: they are open without a key, so they must stay cheap.
+
+
+FRESH = 1.0
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vital:
+    store: str
+    """`ok`, or what is wrong with it in one word."""
+    figures: Health | None
+    circuits: Mapping[str, str] = field(default_factory=dict)
+    """Lanes whose breaker is not closed."""
+    proxies: Sequence[Proxy] = ()
+    sinks: Sequence[SinkStatus] = ()
+    rechecks: Sequence[RecheckStatus] = ()
+    features: Sequence[Figure] = ()
+    """Figures of the pipelines' own counters."""
+    time: datetime | None = None
+    """The moment of these figures, by the store's clock."""
+    queues: Mapping[str, QueueLoad] = field(default_factory=dict)
+    """Lanes that have work and no owner."""
+    sessions: Mapping[str, int] = field(default_factory=dict)
+    """Living sessions by the queue that they serve …"""
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    """… and those of them that are Celery shifts."""
+
+
+class VitalSigns:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._last = Vital("unknown", None)
+        self._taken_at: float | None = None
+        self._taking = asyncio.Lock()
+
+    async def take(self) -> Vital:
+        async with self._taking:
+            now = self._app.clock.monotonic()
+            if self._taken_at is None or now - self._taken_at >= FRESH:
+                self._last = await self._ask()
+                self._taken_at = now
+            return self._last
+
+    async def _ask(self) -> Vital:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                app = self._app
+                figures = await app.reports.health()
+                time = await app.ledger.now()
+                now = round(time.timestamp() * 1000)
+                sinks = await app.roster.statuses()
+                rechecks = await app.rechecks.statuses()
+                circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
+                features, queues = await _figures(app), await app.reports.waiting_by_queue(now)
+                sessions, shifts = await app.reports.sessions_by_queue(now), await app.reports.shifts_by_queue(now)
+                return Vital(
+                    "ok", figures, circuits, proxies, sinks, rechecks, features, time, queues, sessions, shifts
+                )
+        except StoreFull:
+            return Vital("full", None)
+        except (StoreError, TimeoutError):
+            return Vital("unavailable", None)
+
+
+async def _figures(app: App) -> list[Figure]:
+    counting = [each.figures.load() for each in app.features.values() if each.figures is not None]
+    return [figure for count in counting for figure in await count(app)]
+
+
+TROUBLE = "no work is leased or handed out; see the log"
 
 
 class PoolReport(BaseModel):
@@ -95,7 +174,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
 
     @router.get(
         "/health",
-        summary="Whether everything works",
+        summary="Check that everything works",
         response_model=Envelope[HealthReport],
         responses={200: example(HEALTH), **red},
     )
@@ -109,7 +188,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         figures = signs.figures
         worker = "alive" if app.worker.alive else "elsewhere" if app.is_api_only else "stopped"
         known = app.roster.names
-        stalled = {sink.name: sink.error or "" for sink in signs.sinks if sink.stalled and sink.name in known}
+        stalled = {sink.name: _error_of(sink) for sink in signs.sinks if sink.stalled and sink.name in known}
         refused = app.refused_keys()
         works = signs.store == "ok" and trouble is None and worker != "stopped"
         ok = works and not stalled and not refused
@@ -135,7 +214,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
 
     @router.get(
         "/readiness",
-        summary="Whether it accepts requests",
+        summary="Check that it accepts requests",
         response_model=Envelope[Readiness],
         responses={200: example({"ready": True, "reason": None}), **red},
     )
@@ -156,10 +235,16 @@ def nothing_to_fetch_with(pool: PoolStats | None, *, proxies: int, usable: int) 
     """Return why no page can be fetched now; None if pages can be fetched. Having no proxies at all is a valid set-up,
     and so is an installation without browsers (no pool). A browser that could be started counts as available."""
     if pool is not None and pool.available + pool.launchable <= 0:
-        return "all browsers are in use" if pool.in_use else "there is no browser to start; `forager doctor` says more"
+        return "all browsers are in use" if pool.in_use else "there is no browser to start; run `forager doctor`"
     if proxies and not usable:
         return "no proxy is healthy"
     return None
+
+
+def _error_of(sink: SinkStatus) -> str:
+    """Return why a sink is stalled. Its error is written after its state: for a moment there may be none."""
+    since = f" since {sink.failing_since:%Y-%m-%d %H:%M} UTC" if sink.failing_since else ""
+    return sink.error or f"It accepts nothing{since}. See `forager sinks show {sink.name}`."
 
 
 def _scrape_figures(app: App, signs: Vital, *, trusted: bool) -> dict[str, Any]:

@@ -8,32 +8,44 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import ATTEMPT, DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
-from forager.api.job_examples import job_examples
-from forager.api.pipeline_filter import check_pipeline
-from forager.app import App
-from forager.kit.http.envelope import Envelope, Page, answer, page
-from forager.kit.http.examples import example_of
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import (
+from forager.api.examples import ATTEMPT, DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK, job_examples
+from forager.app.application import App
+from forager.core.errors import FieldError, Rejected
+from forager.core.ids import unknown_choice
+from forager.ledger.reports import AttemptReport, ChangeReport, JobReport, TaskDetail, TaskReport, Why
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
+from forager.sdk.http.routes import (
     REPEATED,
     IdempotencyKey,
     JobStateName,
+    JsonRoute,
     PageQuery,
+    Router,
     TaskStateName,
     WhyQuery,
     checked_key,
+    example,
+    example_of,
+    failures,
 )
-from forager.kit.http.routes import Router
-from forager.kit.reports import RejectedReport
-from forager.ledger.reports import AttemptReport, ChangeReport, JobReport, TaskDetail, TaskReport, Why
+from forager.sdk.reports import RejectedReport
+
+# The filter `pipeline` of lists: a name that cannot match is refused with the names that can.
+
+
+async def check_pipeline(app: App, name: str | None) -> None:
+    """Raise `Rejected` unless the name belongs to a pipeline, or to stored jobs of one that is no longer installed."""
+    if name is None or name in app.pipelines or (await app.reports.jobs(pipeline=name, limit=1)).items:
+        return
+    known = set(app.pipelines) - set(app.internal)
+    problem = FieldError("pipeline", unknown_choice("pipeline", name, known))
+    raise Rejected("The request is not valid.", fields=[problem])
 
 
 class NewJobBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    pipeline: str = Field(max_length=100, description="Which pipeline runs.")
+    pipeline: str = Field(max_length=100, description="Name of the pipeline.")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the pipeline's job.")
 
 
@@ -69,7 +81,7 @@ class JobsQuery(PageQuery):
         examples=["0f1c9b52"],
     )
     internal: bool = Field(
-        default=False, description="Also jobs that Forager creates itself: webhooks, and the standing jobs of watches."
+        default=False, description="Also jobs that Forager creates itself: webhooks, and the standing jobs of rechecks."
     )
 
 
@@ -88,7 +100,7 @@ def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/jobs",
         summary="List jobs",
-        response_model=Page[JobReport],
+        response_model=ResultPage[JobReport],
         responses={200: example([JOB], next_cursor=None), **failures()},
     )
     async def list_jobs(request: Request, asked: Annotated[JobsQuery, Query()]) -> Response:
@@ -119,7 +131,7 @@ def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/jobs/{job_id}/history",
         summary="Show what was done to a job",
-        response_model=Page[ChangeReport],
+        response_model=ResultPage[ChangeReport],
         responses={200: example([JOB_CHANGE], next_cursor=None), **failures(404)},
     )
     async def show_job_history(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
@@ -132,7 +144,7 @@ def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/jobs/{job_id}/tasks",
         summary="List a job's tasks",
-        response_model=Page[TaskReport],
+        response_model=ResultPage[TaskReport],
         responses={200: example([TASK], next_cursor=None), **failures(404)},
     )
     async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
@@ -145,7 +157,7 @@ def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/jobs/{job_id}/rejected",
         summary="List a job's rejected rows",
-        response_model=Page[RejectedReport],
+        response_model=ResultPage[RejectedReport],
         responses={200: example([REJECTED], next_cursor=None), **failures(404)},
     )
     async def list_rejected(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
@@ -166,7 +178,7 @@ def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/tasks/{task_id}/attempts",
         summary="List a task's attempts",
-        response_model=Page[AttemptReport],
+        response_model=ResultPage[AttemptReport],
         responses={200: example([ATTEMPT], next_cursor=None), **failures(404)},
     )
     async def list_attempts(request: Request, task_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
@@ -200,13 +212,12 @@ def _add_doing(router: Router, app: App) -> None:
 
     @router.post(
         "/jobs/plan",
-        summary="Price a job",
+        summary="Estimate the cost of a job",
         response_model=Envelope[dict[str, Any]],
         responses={200: example(_first_plan(app)), **failures(404, body=True)},
     )
     async def plan_job(request: Request, body: Annotated[NewJobBody, Body(openapi_examples=examples)]) -> Response:
-        """Sends nothing to the upstream and spends nothing. Returns 422 for a pipeline that cannot be priced in
-        advance."""
+        """Sends nothing to the upstream and spends nothing. Returns 422 for a pipeline that has no estimate."""
         return answer(request, await app.estimate(body.pipeline, body.params))
 
     @router.post("/jobs/{job_id}/pause", summary="Pause a job", **_CHANGES_A_JOB)

@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from forager import __version__
 from forager.api.auth import OPEN_PATHS
 from forager.core.pipeline import Pipeline
-from forager.kit.feature import Feature
-from forager.kit.http.routes import documenting
+from forager.sdk.feature import Feature
+from forager.sdk.http.routes import documenting
 
 TITLE = "Forager"
 ABOUT = """Collects web data reliably: crash-safe, rate-limited, priced up front.
@@ -20,16 +20,18 @@ Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, 
 service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""
 TAGS = [
     {"name": "jobs", "description": "Jobs of every pipeline: create, watch, pause, resume, cancel, retry."},
-    {"name": "dead letters", "description": "Tasks that failed for good: list, retry, discard."},
+    {"name": "dead letters", "description": "Tasks that failed permanently: list, retry, discard."},
     {"name": "schedules", "description": "Jobs that are created repeatedly."},
     {"name": "records", "description": "Everything that was found, by record kind, page by page or as a file."},
     {"name": "lanes", "description": "Sites and APIs with their rates and limits: show, pause, set your own rules."},
     {"name": "proxies", "description": "Proxies for requests to sites. Their passwords are never returned."},
-    {"name": "watches", "description": "Rules that turn due records into tasks: show, pause, resume."},
+    {"name": "rechecks", "description": "Rules that turn due records into tasks: show, pause, resume."},
     {"name": "changes", "description": "The change log: page by page, with a wait for news, or as a stream."},
-    {"name": "sinks", "description": "Where changes are delivered: add, show, pause, replay, and refused changes."},
+    {"name": "sinks", "description": "Deliveries of changes: add, show, pause, replay, and refused changes."},
     {"name": "stored pages", "description": "Stored pages and pictures: read them back, remove unused ones."},
+    {"name": "agents", "description": "Sessions of agents (MCP): what each has spent."},
     {"name": "retention", "description": "Old data: count it or remove it."},
+    {"name": "keys", "description": "Named keys with roles, and the log of what was done with them."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"
@@ -54,8 +56,8 @@ def describe(
     pipelines: Iterable[Pipeline],
     features: Iterable[Feature],
 ) -> None:
-    """Install the function that makes the document at its first request. `features` are those with routes; each gets a
-    tag. `routers` makes the routes once more, with what only the document needs."""
+    """Install the function that creates the document at its first request. `features` are those with routes; each gets
+    a tag. `routers` creates the routes a second time, with details that only the document needs."""
     jobs = list(pipelines)
     tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 

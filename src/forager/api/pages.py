@@ -1,6 +1,6 @@
 """Stored pages and pictures, read back: lists by kind of record, one page, its files.
 
-What a site sent is hostile. No file is served in a way in which a browser would run it with our address: a page is a
+Content from a site is hostile. No file is served in a way in which a browser would run it with our address: a page is a
 download of plain text, in a sandbox without scripts, and a type is never guessed.
 """
 
@@ -18,15 +18,14 @@ from starlette.responses import Response
 
 from forager.api.dead import HARMLESS
 from forager.api.examples import STORED_PAGE, STORED_PAGE_DETAIL
-from forager.app import App
-from forager.core.blobs import PAGES, SCHEME, FileName, StoredFile, is_blob, page_path
+from forager.app.application import App
 from forager.core.errors import BlobMissing, FieldError, NotFound, Rejected
+from forager.core.ids import unknown_choice, unknown_filter
 from forager.core.record import Record
-from forager.extract.canonical import canonical_url, url_hash
-from forager.kit.http.envelope import Envelope, Page, answer, page
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import PageQuery
-from forager.kit.http.routes import Router
+from forager.core.storage import PAGES, SCHEME, FileName, StoredFile, is_blob, page_path
+from forager.extract.text.urls import canonical_url, url_hash
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
+from forager.sdk.http.routes import PageQuery, Router, example, failures
 
 NO_ADDRESS = "about:blank"
 """The URL of a stored file that several addresses may share."""
@@ -62,7 +61,7 @@ class StoredPageReport(BaseModel):
     id: str
     kind: str = Field(description="Kind of the record: page or picture.")
     key: str = Field(description="Key of the record.")
-    url: str | None = Field(description="Where it was fetched.")
+    url: str | None = Field(description="Address of the fetch.")
     path: str = Field(description="Its address in this API.")
 
 
@@ -80,8 +79,8 @@ class StoredPageDetail(BaseModel):
     """A stored page with its files: raw as the site sent it, rendered by a browser, or a screenshot."""
 
     id: str
-    url: str | None = Field(description="Where it was fetched; null for a file that several addresses may share.")
-    status: int | None = Field(description="Of the answer.")
+    url: str | None = Field(description="Address of the fetch; null for a file that several addresses may share.")
+    status: int | None = Field(description="Status of the answer.")
     fetched_at: datetime | None
     files: list[StoredFileReport]
 
@@ -102,7 +101,7 @@ def pages_router(app: App) -> Router:
     @router.get(
         "",
         summary="List stored pages",
-        response_model=Page[StoredPageReport],
+        response_model=ResultPage[StoredPageReport],
         responses={200: example([STORED_PAGE], next_cursor=None), **failures()},
     )
     async def list_pages(request: Request, asked: Annotated[PagesQuery, Query()]) -> Response:
@@ -118,8 +117,8 @@ def pages_router(app: App) -> Router:
         responses={200: example(STORED_PAGE_DETAIL), **failures(404)},
     )
     async def show_page(request: Request, page_id: PageId) -> Response:
-        """By its id, or by the id of a task: then the page and the screenshot that a scrape returned, or those of a
-        page that failed."""
+        """Show a page by its id, or by the id of a task: then the page and the screenshot that a scrape returned, or
+        those of a page that failed."""
         name, files = await _files(app, page_id)
         return answer(request, _detail(name, files))
 
@@ -154,13 +153,24 @@ async def _listed(app: App, asked: PagesQuery) -> tuple[list[StoredPageReport], 
     found = await app.reports.export_page(
         record.kind, job=None, filters=filters, as_of=None, cursor=asked.cursor, limit=asked.limit
     )
+    if asked.domain is not None and asked.cursor is None and not found.items and found.next_cursor is None:
+        await _require_site(app, asked.domain)
     return _reports(record, found.items), found.next_cursor
+
+
+async def _require_site(app: App, domain: str) -> None:
+    """Raise `Rejected` for a site without stored pages whose name was never used: most likely a typing mistake."""
+    name = {"name": domain}
+    if not await app.database.fetch("SELECT 1 AS found FROM domains WHERE domain_name = :name", name):
+        rows = await app.database.fetch("SELECT domain_name FROM domains ORDER BY id DESC LIMIT 2000")
+        known = [row["domain_name"] for row in rows]
+        raise unknown_filter("domain", "site", domain, known, "See `forager lanes list`.")
 
 
 def _record(app: App, kind: str) -> type[Record]:
     known = {record.kind: record for each in app.pipelines.values() for record in each.records if record.blobs}
     if kind not in known:
-        problem = FieldError("kind", f"is not a kind with stored pages; choose from {', '.join(sorted(known))}")
+        problem = FieldError("kind", unknown_choice("kind of stored pages", kind, known))
         raise Rejected(f"kind: {problem.message}.", fields=[problem])
     return known[kind]
 

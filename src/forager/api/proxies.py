@@ -9,13 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import PROXY, PROXY_CHECK
-from forager.app import App
+from forager.app.application import App
 from forager.core.errors import FieldError, Rejected
 from forager.core.proxies import Proxy
-from forager.kit.http.envelope import Envelope, answer
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.routes import Router
+from forager.sdk.http.envelope import Envelope, answer
+from forager.sdk.http.routes import JsonRoute, Router, example, failures
 
 ProxyId = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.", examples=[7])]
 Region = Annotated[
@@ -54,10 +52,10 @@ class ProxyReport(BaseModel):
     port: int
     username: None = Field(description="Never shown.")
     password: None = Field(description="Never shown.")
-    authenticated: bool = Field(description="Whether the proxy has a user name.")
+    authenticated: bool = Field(description="True if the proxy has a user name.")
     region: str | None
-    source: Literal["operator", "settings"] = Field(description="Who added it.")
-    is_active: bool = Field(description="Whether the operator has switched it on.")
+    source: Literal["operator", "settings"] = Field(description="Origin of the proxy.")
+    is_active: bool = Field(description="True if the operator has switched it on.")
     healthy: bool = Field(description="False from a failed connection until a check passes.")
     disabled: bool = Field(description="Failed more than 10 times in a row, and has not passed a check since.")
     failure_count: int = Field(description="Failures in a row.")

@@ -3,35 +3,38 @@
 They serve every record kind that a pipeline declares. The filters of a kind come from the indexes of its class.
 """
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Path, Query
 from pydantic import AwareDatetime, ConfigDict, Field
+from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
-from forager.app import App
+from forager.app.application import App
 from forager.core.errors import FieldError, Rejected
 from forager.core.record import Record
-from forager.kit.http.envelope import Envelope, Page, answer, encoded, page
-from forager.kit.http.examples import change_example, example_of, record_example
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import PageQuery
-from forager.kit.http.routes import Router
-from forager.kit.tabular import CsvTable, Nested, json_lines
 from forager.ledger.reports import ChangeReport, RecordKind
 from forager.ledger.reports.record_filters import filter_names
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, encoded, page
+from forager.sdk.http.routes import PageQuery, Router, change_example, example, example_of, failures, record_example
+from forager.sdk.table_files import TableForm, needed, write_table
+from forager.sdk.tabular import CsvTable, Nested, json_lines
 
-Format = Literal["jsonl", "csv"]
+Format = Literal["jsonl", "csv", "parquet", "xlsx"]
+Rows = Sequence[Mapping[str, Any]]
 OfJob = Annotated[UUID | None, Query(description="Only records that this job found.")]
 AS_OF = (
     "Records as they were at this moment (RFC 3339, with a time zone), from the change log. Quiet fields,"
-    " `last_seen_at` and `times_seen` have no history and are null. 422 if retention has removed what is asked for."
+    " `last_seen_at` and `times_seen` have no history and are null. 422 if retention has removed that state."
 )
 Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name under which it was seen.")]
 KindParam = Callable[[], Any]
@@ -43,7 +46,19 @@ KIND = {
     "nested": [],
     "filters": ["place_uid", "cid"],
 }
-MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
+MEDIA = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+LOOKED_AT = 1_000
+"""Records that one request with a search text reads. There is no index over all fields of all kinds, so a search goes
+through the records in portions; a portion without a match has a next one."""
+SEARCH = (
+    "Only records in which a text or number contains these words, upper and lower case alike."
+    f" A request looks at {LOOKED_AT:,} records: a page may be short, even empty, and still have a next one."
+)
 
 
 class RecordsQuery(PageQuery):
@@ -54,6 +69,7 @@ class RecordsQuery(PageQuery):
 
     job: UUID | None = Field(default=None, description="Only records that this job found.")
     as_of: AwareDatetime | None = Field(default=None, description=AS_OF)
+    search: str = Field(default="", max_length=200, description=SEARCH)
 
 
 def records_router(app: App) -> Router:
@@ -84,21 +100,22 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
         "/records/{kind}",
         summary="List records of a kind",
         description=f"Sorted by discovery. With a filter, rows may be sorted by key instead.\n\n{filters}",
-        response_model=Page[dict[str, Any]],
+        response_model=ResultPage[dict[str, Any]],
         responses={200: example([of_record], next_cursor=None), **failures(404)},
     )
     async def list_records(
         request: Request, asked: Annotated[RecordsQuery, Query()], kind: str = in_path()
     ) -> Response:
+        words = asked.search.casefold().split()
         records = await app.reports.export_page(
             kind,
             job=asked.job,
             filters=_given(request, RecordsQuery.model_fields),
             as_of=await _past(app, asked.as_of),
             cursor=asked.cursor,
-            limit=asked.limit,
+            limit=LOOKED_AT if words else asked.limit,
         )
-        return page(request, records.items, records.next_cursor)
+        return page(request, _with_words(records.items, words), records.next_cursor)
 
     @router.get(
         "/export/{kind}",
@@ -111,12 +128,23 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
     async def export_records(
         request: Request,
         kind: str = in_path(),
-        form: Annotated[Format, Query(alias="format", description="JSON lines, or CSV for spreadsheets.")] = "jsonl",
+        form: Annotated[
+            Format, Query(alias="format", description="JSON lines, CSV, Parquet, or a sheet of Excel.")
+        ] = "jsonl",
         job: OfJob = None,
         as_of: Annotated[AwareDatetime | None, Query(description=AS_OF)] = None,
+        search: Annotated[str, Query(max_length=200, description="As in the list.")] = "",
     ) -> Response:
-        filters = _given(request, ("format", "job", "as_of"))
-        read = partial(app.reports.export, kind, job=job, filters=filters, as_of=await _past(app, as_of))
+        filters = _given(request, ("format", "job", "as_of", "search"))
+        words = search.casefold().split()
+        everything = partial(app.reports.export, kind, job=job, filters=filters, as_of=await _past(app, as_of))
+
+        async def read() -> AsyncIterator[Rows]:
+            async for rows in everything():
+                yield _with_words(rows, words)
+
+        if form in ("parquet", "xlsx"):
+            return await _table_file(app.reports.record_kind(kind), read(), form)
         pages = aiter(read())
         # Start reading before the headers go out, so that an unknown kind still gives an error status. An empty tuple
         # as the default would be taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
@@ -127,13 +155,13 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
 
 
 def _add_one(router: Router, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
-    """Add the history's route first: a key may contain slashes, so the route of a record would match the history's
-    path, too."""
+    """Add the history's route first: a key may contain slashes, so the route of a record would also match the history's
+    path."""
 
     @router.get(
         "/records/{kind}/{key:path}/history",
         summary="Show how a record changed",
-        response_model=Page[ChangeReport],
+        response_model=ResultPage[ChangeReport],
         responses={200: example([change_example(shown)] if shown else [], next_cursor=None), **failures(404)},
     )
     async def show_record_history(
@@ -157,6 +185,28 @@ def _add_one(router: Router, app: App, in_path: KindParam, shown: type[Record] |
         job: Annotated[UUID | None, Query(description="The record's job, for kinds that are unique per job.")] = None,
     ) -> Response:
         return answer(request, await app.reports.record(kind, key, job=job))
+
+
+def _with_words(rows: Rows, words: Sequence[str]) -> Rows:
+    """Keep the records whose values contain all of these words. Without words, all."""
+    if not words:
+        return rows
+    texts = (" ".join(str(value) for value in row.values() if value is not None).casefold() for row in rows)
+    return [row for row, text in zip(rows, texts, strict=True) if all(word in text for word in words)]
+
+
+async def _table_file(kind: RecordKind, pages: AsyncIterator[Rows], form: TableForm) -> Response:
+    """Write the whole file first, since such files have their index at the end; removed once it is sent."""
+    needed(form)
+    folder = FilePath(tempfile.mkdtemp(prefix="forager-export-"))
+    file = folder / f"{kind.kind}.{form}"
+    try:
+        await write_table(pages, form, file, name=kind.kind, columns=kind.fields)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    done = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+    return FileResponse(file, media_type=MEDIA[form], filename=file.name, background=done)
 
 
 async def _past(app: App, moment: datetime | None) -> datetime | None:

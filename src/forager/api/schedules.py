@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Body, Path, Query
@@ -12,16 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import JOB, SCHEDULE
-from forager.api.job_examples import job_examples
-from forager.app import App
-from forager.core.durations import in_seconds
-from forager.core.names import NAME, bad_name, checked_name, is_name
+from forager.api.examples import JOB, RECHECK, SCHEDULE, job_examples
+from forager.app.application import App
+from forager.core.clock import in_seconds
+from forager.core.ids import NAME, bad_name, checked_name, is_name
+from forager.core.recheck import RecheckStatus
 from forager.core.schedules import Schedule
-from forager.kit.http.envelope import Envelope, answer
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.routes import Router
+from forager.sdk.http.envelope import Envelope, answer
+from forager.sdk.http.routes import JsonRoute, Router, example, failures
 
 TEN_YEARS = 10 * 366 * 86_400
 
@@ -61,12 +59,12 @@ class ScheduleBody(BaseModel):
     )
     paused: bool = False
     no_budget: bool = Field(
-        default=False, description="Confirms that jobs which cost money have no budget; otherwise that is refused."
+        default=False, description="Allows jobs that cost money to run without a budget; otherwise they are refused."
     )
 
 
 class CostReport(BaseModel):
-    """What a schedule costs in a month of 730 hours. Nothing was spent to find out."""
+    """The cost of a schedule in a month of 730 hours. Nothing was spent to find out."""
 
     jobs: int
     expected_usd: Decimal
@@ -84,13 +82,13 @@ class ScheduleReport(BaseModel):
     every: float | None
     paused: bool
     per_month: CostReport | None = Field(description="Null if its jobs cost no money.")
-    next_at: datetime | None = Field(description="When it fires next; null while paused.")
+    next_at: datetime | None = Field(description="Next firing time; null while paused.")
     last_at: datetime | None
     last_job: UUID | None
     last_error: str | None = Field(description="Why its last firing created no job.")
 
 
-class Removed(BaseModel):
+class RemovedSchedule(BaseModel):
     removed: str
 
 
@@ -141,7 +139,7 @@ def _add_keeping(router: Router, app: App) -> None:
     @router.delete(
         "/{name}",
         summary="Remove a schedule",
-        response_model=Envelope[Removed],
+        response_model=Envelope[RemovedSchedule],
         responses={200: example({"removed": SCHEDULE["name"]}), **failures(404)},
     )
     async def remove_schedule(request: Request, name: ScheduleName) -> Response:
@@ -219,4 +217,84 @@ _PUT: dict[str, Any] = {
 _ONE: dict[str, Any] = {
     "response_model": Envelope[ScheduleReport],
     "responses": {200: example(SCHEDULE), **failures(404, body=True)},
+}
+
+
+# Rechecks: how many records of each are due, how late the oldest is; pause and resume.
+
+
+RecheckName = Annotated[str, Path(max_length=100, description="The recheck's name.", examples=["product.next_at"])]
+
+
+class RecheckReport(BaseModel):
+    name: str
+    pipeline: str
+    record: str = Field(description="The kind of its records.")
+    field: str = Field(description="The field that holds the due time.")
+    state: Literal["active", "paused"]
+    due: int = Field(description="Records whose time has come, counted to 10,000.")
+    late_seconds: float = Field(description="Seconds since the oldest of these came due.")
+    oldest_due: datetime | None
+    next_due: datetime | None = Field(description="The earliest due time that is still to come.")
+    dispatched: int = Field(description="Number of records that were turned into tasks.")
+    last_at: datetime | None = Field(description="Time of the last one.")
+    error: str | None = Field(description="The error of its rule in the last page, with the record's key.")
+    error_at: datetime | None
+    job_id: UUID | None = Field(description="Its standing job, which has one task per record; null before the first.")
+
+
+def rechecks_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/rechecks", tags=["rechecks"], route_class=JsonRoute)
+
+    @router.get(
+        "",
+        summary="List rechecks",
+        response_model=Envelope[list[RecheckReport]],
+        responses={200: example([RECHECK]), **failures()},
+    )
+    async def list_rechecks(request: Request) -> Response:
+        """The rechecks that the pipelines declare, sorted by name."""
+        return answer(request, [_recheck_report(status) for status in await app.rechecks.statuses()])
+
+    @router.get("/{recheck}", summary="Show a recheck", **_ONE_RECHECK)
+    async def show_recheck(request: Request, recheck: RecheckName) -> Response:
+        return answer(request, _recheck_report(await app.rechecks.status(recheck)))
+
+    @router.post("/{recheck}/pause", summary="Pause a recheck", **_ONE_RECHECK)
+    async def pause_recheck(request: Request, recheck: RecheckName) -> Response:
+        """It creates no tasks until it is resumed; its due records wait. Tasks that it has created go on."""
+        await app.rechecks.pause(recheck, paused=True)
+        return answer(request, _recheck_report(await app.rechecks.status(recheck)))
+
+    @router.post("/{recheck}/resume", summary="Resume a recheck", **_ONE_RECHECK)
+    async def resume_recheck(request: Request, recheck: RecheckName) -> Response:
+        """It goes on within seconds, with the records that came due meanwhile."""
+        await app.rechecks.pause(recheck, paused=False)
+        return answer(request, _recheck_report(await app.rechecks.status(recheck)))
+
+    return router
+
+
+def _recheck_report(status: RecheckStatus) -> RecheckReport:
+    return RecheckReport(
+        name=status.name,
+        pipeline=status.pipeline,
+        record=status.record,
+        field=status.due_field,
+        state="paused" if status.paused else "active",
+        due=status.due,
+        late_seconds=status.late,
+        oldest_due=status.oldest_due,
+        next_due=status.next_due,
+        dispatched=status.dispatched,
+        last_at=status.last_at,
+        error=status.error,
+        error_at=status.error_at,
+        job_id=status.job,
+    )
+
+
+_ONE_RECHECK: dict[str, Any] = {
+    "response_model": Envelope[RecheckReport],
+    "responses": {200: example(RECHECK), **failures(404)},
 }

@@ -3,7 +3,7 @@
 It installs no signal handlers, because the code that runs the loop decides when to stop. It writes its address into the
 lock file of the embedded store, so that commands find it.
 
-A client that reads nothing is disconnected, whatever it asked for: closing such a connection is not enough, because a
+A client that reads nothing is disconnected, whatever its request: closing such a connection is not enough, because a
 transport closes only after its last byte was accepted.
 """
 
@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -28,9 +28,9 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forager.api.create import create_api
-from forager.api.health_snapshot import VitalSigns
+from forager.api.health import VitalSigns
 from forager.api.metrics import CONTENT_TYPE, Metrics
-from forager.app import App
+from forager.app.application import App
 from forager.core.errors import Rejected
 from forager.secrets.service_key import check_bind
 
@@ -44,14 +44,20 @@ PATIENCE = 30.0
 
 
 @asynccontextmanager
-async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[str]:
-    """Serve requests while the block runs. Yields the URL. Port 0 takes any free port.
+async def serve(
+    app: App, *, host: str, port: int, key: str, take_link: Callable[[str], None] | None = None
+) -> AsyncIterator[str]:
+    """Serve requests while the block runs. Yields the URL. Port 0 takes any free port. `take_link` gets a link that
+    signs a browser in to the dashboard, once, within five minutes.
 
     Raises `Rejected` for an address that other machines can reach, unless the service key is strong.
     """
     check_bind(host, key)
-    async with running(create_api(app, key=key), host=host, port=port) as url:
+    api = create_api(app, key=key)
+    async with running(api, host=host, port=port) as url:
         app.ledger.announce(url)
+        if take_link is not None:
+            take_link(f"{url}/dashboard/enter?code={api.state.service_key.new_link()}")
         try:
             yield url
         finally:
@@ -196,7 +202,7 @@ class _Server(uvicorn.Server):
         while not self.started:
             if serving.done():
                 serving.result()
-                raise Rejected("The API could not be started; the log says why.")
+                raise Rejected("The API could not be started; see the log.")
             await asyncio.sleep(0)
 
 

@@ -11,17 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import NEW_SINK, REFUSED_CHANGE, SINK, SINK_TYPE
-from forager.app import App
+from forager.app.application import App
 from forager.core.errors import FieldError, Rejected
-from forager.core.lane_names import sink_lane
-from forager.core.names import no_such
+from forager.core.ids import no_such, sink_lane
 from forager.core.sink import SinkRow, SinkStatus
-from forager.kit.http.envelope import Envelope, Page, answer, page
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import PageQuery
-from forager.kit.http.routes import Router
-from forager.kit.sink_feature import SinkFeature
+from forager.sdk.expressions import LONGEST
+from forager.sdk.feature import SinkFeature
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
+from forager.sdk.http.routes import JsonRoute, PageQuery, Router, example, failures
 
 MOST_NUMBER = 2**63 - 1
 
@@ -36,12 +33,13 @@ class SinkReport(BaseModel):
     name: str
     type: str | None = Field(description="Its type; null if it is no longer configured.")
     origin: Literal["settings", "row"] | None = Field(
-        description="`settings`: the settings ask for it. `row`: it was added. Null if it is no longer configured."
+        description="`settings`: configured by settings. `row`: it was added. Null if it is no longer configured."
     )
     kinds: list[str] | None = Field(description="Kinds of changes that it gets; null means all of its type.")
     pipelines: list[str] | None = Field(description="Pipelines whose changes it gets; null means all.")
+    where: str | None = Field(description="The condition that changes must meet; null means none.")
     options: dict[str, Any]
-    configured: bool = Field(description="Whether this process can deliver it.")
+    configured: bool = Field(description="True if this process can deliver to it.")
     problem: str | None = Field(description="Why this process cannot deliver it, although there is a row.")
     state: Literal["delivering", "failing", "paused", "idle"] = Field(
         description="`idle`: no process delivers it now. `failing`: its last try failed, or no"
@@ -59,19 +57,19 @@ class SinkReport(BaseModel):
     failures: int = Field(description="Failed tries since the last that succeeded.")
     error: str | None = Field(description="The last error, even if a later try succeeded.")
     error_at: datetime | None
-    failing_since: datetime | None = Field(description="When the first of these failures was; null while it works.")
-    retry_at: datetime | None = Field(description="When the next try is due, while it fails or is full.")
+    failing_since: datetime | None = Field(description="Time of the first of these failures; null while it works.")
+    retry_at: datetime | None = Field(description="Time of the next attempt, while it fails or is full.")
     moved_at: datetime | None
     set_aside: int = Field(description="Refused changes that wait for a decision.")
     stalled: bool = Field(
-        description="Whether it fails and has delivered nothing for 5 minutes, or is full for a day: `degraded`."
+        description="True if it fails and has delivered nothing for 5 minutes, or is full for a day: `degraded`."
     )
 
 
 class AddedSink(SinkReport):
     warnings: list[str] = Field(
-        description="What may keep it from delivering now, such as a server that does not answer. It is added all the"
-        " same, and tries again."
+        description="Obstacles to delivery, such as a server that does not answer. The sink is added all the same, and"
+        " tries again."
     )
 
 
@@ -86,7 +84,7 @@ class RefusedChange(BaseModel):
     tries: int
     error: str
     at: datetime
-    retry: bool = Field(description="Whether it will be delivered again shortly.")
+    retry: bool = Field(description="True if it will be delivered again shortly.")
 
 
 class SinkBody(BaseModel):
@@ -98,7 +96,13 @@ class SinkBody(BaseModel):
     pipelines: list[str] | None = Field(
         default=None, min_length=1, description="Only changes that jobs of these pipelines caused (default: all)."
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="What its type lets one choose.")
+    where: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST,
+        description="Only changes of records that meet this condition, such as `old.price > price`; needs `kinds`.",
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of its type.")
     after: int | Literal["now"] = Field(
         default=0, description="Begin after this change number (0 = the whole log), or `now` for new changes only."
     )
@@ -107,7 +111,7 @@ class SinkBody(BaseModel):
 class SinkType(BaseModel):
     name: str
     summary: str
-    addable: bool = Field(description="Whether sinks of this type can be added; otherwise only settings create one.")
+    addable: bool = Field(description="True if sinks of this type can be added; otherwise only settings create one.")
     options: dict[str, Any] | None = Field(description="JSON Schema of its options; null if it has none.")
 
 
@@ -123,7 +127,7 @@ class Decided(BaseModel):
     changes: int = Field(description="Number of changes affected.")
 
 
-class Removed(BaseModel):
+class RemovedSink(BaseModel):
     removed: str
 
 
@@ -179,7 +183,7 @@ def _add_rows(router: Router, app: App) -> None:
         newest = (await app.sinks.position(body.name)).last
         after = newest if body.after == "now" else body.after
         _check_number(after, newest)
-        row = SinkRow(body.name, body.type, _set(body.kinds), _set(body.pipelines), body.options)
+        row = SinkRow(body.name, body.type, _set(body.kinds), _set(body.pipelines), body.options, body.where)
         warnings = await app.roster.add(row, after=after)
         report = _report(app, await _status(app, body.name))
         return answer(request, AddedSink(**report.model_dump(), warnings=list(warnings)), status=201)
@@ -187,12 +191,12 @@ def _add_rows(router: Router, app: App) -> None:
     @router.delete(
         "/sinks/{sink}",
         summary="Remove a sink",
-        response_model=Envelope[Removed],
+        response_model=Envelope[RemovedSink],
         responses={200: example({"removed": "exports"}), **failures(404, 409)},
     )
     async def remove_sink(request: Request, sink: SinkName) -> Response:
-        """Removes a sink that was added, or what is kept about one that the settings no longer ask for: its position
-        and its refused changes. What it has delivered stays where it is."""
+        """Removes a sink that was added, or the state of one that the settings no longer configure: its position and
+        its refused changes. What it has delivered stays."""
         await _status(app, sink)
         await app.roster.remove(sink)
         return answer(request, {"removed": sink})
@@ -232,7 +236,7 @@ def _add_refused(router: Router, app: App) -> None:
     @router.get(
         "/sinks/{sink}/refused",
         summary="List what a sink has refused",
-        response_model=Page[RefusedChange],
+        response_model=ResultPage[RefusedChange],
         responses={200: example([REFUSED_CHANGE], next_cursor=None), **failures(404)},
     )
     async def list_refused(request: Request, sink: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
@@ -244,7 +248,7 @@ def _add_refused(router: Router, app: App) -> None:
 
     @router.post("/sinks/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
     async def retry_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
-        """Each is tried once more. A change that is refused again stays in the list."""
+        """Each is tried again. A change that is refused again stays in the list."""
         await _status(app, sink)
         return answer(request, {"changes": await app.sinks.retry(sink, change)})
 
@@ -303,6 +307,7 @@ def _report(app: App, status: SinkStatus) -> SinkReport:
         origin=None if row is None else "settings" if row.created_at is None else "row",
         kinds=row and _sorted(row.kinds),
         pipelines=row and _sorted(row.pipelines),
+        where=row and row.where,
         options=dict(row.options) if row else {},
         configured=status.name in app.deliveries,
         problem=app.roster.problems.get(status.name),

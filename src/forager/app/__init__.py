@@ -1,9 +1,4 @@
-"""The composition root: the only package that builds adapters and knows every pipeline.
+"""The composition root: the only package that builds adapters and depends on every pipeline.
 
 Everything above it (API, CLI) uses an `App`; everything below it is passed what it needs and reads no setting.
 """
-
-from forager.app.application import App
-from forager.app.opening import open_app
-
-__all__ = ["App", "open_app"]

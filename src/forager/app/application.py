@@ -1,4 +1,4 @@
-"""`App`: everything that the API, the command line and the pipelines' own edges may ask of one process."""
+"""`App`: the operations of one process for the API, the command line and the pipelines' own edges."""
 
 import asyncio
 import dataclasses
@@ -12,53 +12,83 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from forager.app.archive import Archive
-from forager.app.intake import Intake
-from forager.app.references import References
-from forager.app.retries import Retries, require_secrets
-from forager.app.sink_roster import SinkRoster
-from forager.core.archive import Archives
+from forager.app.features import all_sinks
+from forager.app.intake import Intake, Retries, require_secrets
+from forager.app.lanes import Waits, switch_lane
+from forager.app.series import Series
+from forager.app.sinks import SinkRoster
+from forager.app.wiring import References, keep_of, reference_loaders
 from forager.core.clock import Clock
-from forager.core.errors import Conflict, FieldError, NotFound, Rejected, Stopping
+from forager.core.errors import Conflict, FieldError, NotFound, Rejected
 from forager.core.http import Response
-from forager.core.ledger import Ledger, Received, Submitted
-from forager.core.names import checked_name, no_such
-from forager.core.pipeline import DEFAULT_QUEUE, Lane, Pipeline
+from forager.core.ids import checked_name, no_such
+from forager.core.ledger import Ledger
+from forager.core.pipeline import Lane, Pipeline
+from forager.core.reading import Offload
 from forager.core.record import Record
-from forager.core.retention import Pruned
-from forager.core.schedules import Charge, Schedule
-from forager.core.secret import Secret
-from forager.engine.batch import BatchWork
-from forager.engine.deliver import Delivery
-from forager.engine.prune import prune_forever
+from forager.core.schedules import Schedule
+from forager.core.secret import Secret, Vault
+from forager.core.sink import SinkRow, SinkStatus
+from forager.core.upkeep import Archives, Pruned
+from forager.engine.deliver import SinkDelivery
+from forager.engine.lanes.rules.rulebook import Rulebook
+from forager.engine.recheck import Rechecker
 from forager.engine.schedule import MonthlyCost, Scheduler, monthly_cost, next_firing
-from forager.engine.stored_pages import StoredPages
-from forager.engine.sweep import sweep_forever, sweep_interval
-from forager.engine.watch import Watcher
-from forager.engine.work import Worker
-from forager.features import all_sinks
-from forager.fetch import EgressGuard
+from forager.engine.upkeep import StoredPages, prune_forever, sweep_forever, sweep_interval
+from forager.engine.work.batch import BatchWork
+from forager.engine.work.worker import Worker
 from forager.fetch.browser.fetcher import BrowserFetcher
-from forager.fetch.proxies import ProxyPool
-from forager.kit.feature import Feature
-from forager.kit.indexed import Indexed
-from forager.kit.search import TextIndex, index_of
-from forager.lane_switch import switch_lane
-from forager.ledger.reports import JobReport, Reports
-from forager.ledger.side_tables.domains import Domains
-from forager.ledger.side_tables.job_secrets import JobSecretTable
-from forager.ledger.side_tables.schedules import ScheduleTable
-from forager.ledger.side_tables.sink_rows import SinkRows
-from forager.ledger.side_tables.sinks import SinkTable
-from forager.ledger.side_tables.watches import WatchTable
-from forager.politeness.rulebook import Rulebook
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
+from forager.fetch.logins import SERVICE_KEY, Logins
+from forager.fetch.proxies.pool import ProxyPool
+from forager.ledger.catalog import DEFAULT_QUEUE
+from forager.ledger.reports import JobReport, LedgerReports
+from forager.ledger.tables.domains import Domains
+from forager.ledger.tables.job_secrets import JobSecretTable
+from forager.ledger.tables.proxies import ProxyTable
+from forager.ledger.tables.schedules import RecheckTable, ScheduleTable
+from forager.ledger.tables.sinks import SinkRows, SinkTable
 from forager.runners.embedded import EmbeddedRunner, Loop
+from forager.sdk.delivery import Indexed
+from forager.sdk.feature import Feature
+from forager.sdk.overview import Expenses
+from forager.sdk.search import TextIndex, index_of
 from forager.secrets.sealing import Rotated
 from forager.settings import Settings
-from forager.waiting import Waits
-from forager.wiring import keep_of, reference_loaders
 
-SCHEDULES, WATCHES, RULES, SINKS = "schedules", "watches", "rules", "sinks"
+SCHEDULES, RECHECKS, RULES, SINKS = "schedules", "rechecks", "rules", "sinks"
 SWEEP, PROXIES = "sweep", "proxies"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """The stores of this process: the ledger, its side tables, and the pages."""
+
+    ledger: Ledger
+    reports: LedgerReports
+    domains: Domains
+    proxies: ProxyTable
+    sinks: SinkTable
+    job_secrets: JobSecretTable
+    vault: Vault
+    archives: Archives
+    pages: StoredPages
+    rotate_keys: Callable[[], Awaitable[Rotated]]
+    """Seal every stored secret with the newest key."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Network:
+    """The components through which requests of this process pass."""
+
+    guard: EgressGuard
+    rules: Rulebook
+    proxies: ProxyPool
+    fetcher: HttpFetcher
+    browsers: BrowserFetcher
+    logins: Logins | None
+    """The workspaces' logins; None without a credential backend."""
 
 
 class App:
@@ -68,59 +98,60 @@ class App:
         self,
         settings: Settings,
         features: Sequence[Feature],
-        clock: Clock,
         pipelines: Sequence[Pipeline],
-        ledger: Ledger,
-        reports: Reports,
+        clock: Clock,
+        stores: Stores,
+        network: Network,
         worker: Worker,
-        domains: Domains,
-        sinks: SinkTable,
-        rules: Rulebook,
-        proxies: ProxyPool,
-        browsers: BrowserFetcher,
-        rotate: Callable[[], Awaitable[Rotated]],
-        job_secrets: JobSecretTable,
-        stored_pages: StoredPages,
-        guard: EgressGuard,
-        archives: Archives,
     ) -> None:
+        ledger, reports = stores.ledger, stores.reports
         self.is_api_only = False
-        """Whether this process serves the API only, and other processes work."""
+        """True if this process serves the API only, and other processes work."""
         self.runner_trouble: str | None = None
         """Why work that waits cannot be handed to the workers of another runner; None while it can."""
-        self.refused_keys: Callable[[], Mapping[str, str]] = dict
-        """Returns the keys that a service of ours refuses, by the name of their setting, with the reason."""
-        self.guard = guard
+        self.guard = network.guard
+        self._logins = network.logins
         self.settings = settings
         self.features = {each.name: each for each in features}
         self.clock = clock
         self.pipelines = {p.name: p for p in pipelines}
         self.internal = tuple(p.name for p in pipelines if p.internal)
         """Pipelines whose jobs are left out of lists by default."""
-        self.standing = tuple(watch.job_key for p in pipelines for watch in p.watches)
-        """Idempotency keys of the standing jobs of watches. These jobs are left out, too, and so are those of one value
-        (`job_key_of`)."""
+        self.standing = tuple(recheck.job_key for p in pipelines for recheck in p.rechecks)
+        """Idempotency keys of the standing jobs of rechecks. These jobs are left out of lists by default, with those of
+        one value (`job_key_of`)."""
         self.ledger = ledger
         self.database = ledger.database
         self.reports = reports
-        self.domains = domains
-        self.rules = rules
-        self.proxies = proxies
-        self.browsers = browsers
-        self.rotate_keys = rotate
-        self.job_secrets = job_secrets
-        self.stored_pages = stored_pages
+        self.domains = stores.domains
+        self.rules = network.rules
+        self.proxies = network.proxies
+        self.browsers = network.browsers
+        self.rotate_keys = stores.rotate_keys
+        self.job_secrets = stores.job_secrets
+        self.vault = stores.vault
+        self.stored_pages = stores.pages
         self.worker = worker
-        self.waits = Waits(reports, rules, worker, ledger.now)
+        self.waits = Waits(reports, self.rules, worker, ledger.now)
+        self._references = References(reference_loaders(settings, features))
+        self._intake = Intake(self, self._references)
+        # Jobs are created by the intake alone; these three are part of `Service`.
+        self.submit = self._intake.submit
+        self.open_job = self._intake.open_job
+        self.add_part = self._intake.add_part
         self.schedules = ScheduleTable(ledger.database)
         self.scheduler = Scheduler(self.schedules, self.create_scheduled, ledger.now, clock)
-        self.watches = WatchTable(ledger.database, pipelines, ledger.now)
-        self.watcher = Watcher(ledger, pipelines, clock)
-        if self.watcher:
-            worker.when_settled(self.watcher.tell)
+        self.rechecks = RecheckTable(ledger.database, pipelines, ledger.now)
+        self.rechecker = Rechecker(ledger, pipelines, clock)
+        if self.rechecker:
+            worker.when_settled(self.rechecker.note_settled)
         for each in features:
-            if each.duties is not None:
-                worker.perform(each.duties.load()(self))
+            if each.app_steps is not None:
+                worker.bind(each.app_steps.load()(self))
+        self._has_worked = {name: asyncio.Event() for name in self.features}
+        """Set once this process has settled a task of the pipeline."""
+        for name, event in self._has_worked.items():
+            worker.when_settled(partial(_set, event), pipeline=name)
         self.publications = {each.name: each.publication.load() for each in features if each.publication is not None}
         self.indexed: dict[str, Indexed] = {
             indexed.record.kind: indexed for each in features if each.indexed and (indexed := each.indexed.load())
@@ -131,75 +162,43 @@ class App:
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
-        self.sinks = sinks
+        pipeline_of = {step.task.kind: pipeline.name for pipeline in pipelines for step in pipeline.steps}
+        self.series = Series(self.database, clock, worker.stats, pipeline_of, self.reports.last_change)
+        self.sinks = stores.sinks
         self.roster = SinkRoster(
             self,
             all_sinks(),
-            SinkRows(ledger.database, sinks, ledger.now_ms),
-            lambda sink: Delivery(ledger, sinks, sink, clock, lambda: worker.session),
+            SinkRows(ledger.database, stores.sinks, ledger.now_ms),
+            lambda sink: SinkDelivery(ledger, stores.sinks, sink, clock, lambda: worker.session),
             clock,
         )
         self.deliveries = self.roster.deliveries
         records = {record.kind: record for pipeline in pipelines for record in pipeline.records}
-        self.archive = Archive(settings, ledger, archives, records, clock, lambda: self.deliveries, self.search_index)
+        self.archive = Archive(
+            settings, ledger, stores.archives, records, clock, lambda: self.deliveries, self.search_index
+        )
         self._runner = EmbeddedRunner(
             worker, self.deliveries, self._loops(), clock=clock, grace=settings.shutdown_seconds
         )
-        self.retries = Retries(ledger, reports, self.pipelines, job_secrets)
-        self._references = References(reference_loaders(settings, features))
-        self._intake = Intake(
-            ledger, self.pipelines, self._references, guard, rules, self.waits, job_secrets, self._priced
-        )
+        self.retries = Retries(ledger, reports, self.pipelines, self.job_secrets)
 
     @property
     def refused(self) -> Counter[str]:
         """Jobs that this process has refused because the queue was full, by pipeline."""
         return self._intake.refused
 
+    def refused_keys(self) -> Mapping[str, str]:
+        """Return the keys that a service of ours refuses, by the name of their setting, with the reason."""
+        refusal = None if self._logins is None else self._logins.refusal
+        return {} if refusal is None else {SERVICE_KEY: refusal}
+
     @property
     def queues(self) -> frozenset[str]:
         """The queues to which the lanes of the installed pipelines belong."""
-        return frozenset({DEFAULT_QUEUE, *(lane.queue for p in self.pipelines.values() for lane in p.lanes)})
+        declared = (lane.queue for p in self.pipelines.values() for lane in p.lanes)
+        return frozenset({DEFAULT_QUEUE, *(name for name in declared if name is not None)})
 
     # ── jobs ──
-
-    async def submit(
-        self,
-        pipeline: str,
-        params: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        until_end: bool = False,
-        schedule: str | None = None,
-        secrets: Mapping[str, Secret] | None = None,
-    ) -> Submitted:
-        """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
-        the queue is full."""
-        if self.is_stopping:
-            raise Stopping
-        return await self._intake.submit(
-            pipeline, params, key=key, until_end=until_end, schedule=schedule, secrets=secrets
-        )
-
-    async def open_job(
-        self,
-        pipeline: str,
-        params: Mapping[str, Any],
-        part: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        more: bool = True,
-    ) -> Received:
-        """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended."""
-        if self.is_stopping:
-            raise Stopping
-        return await self._intake.open_job(pipeline, params, part, key=key, more=more)
-
-    async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
-        """Validate a part of such a job and add its tasks; the last part (`more=False`) starts the job."""
-        if self.is_stopping:
-            raise Stopping
-        return await self._intake.add_part(job, pipeline, part, first, more=more)
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
@@ -224,9 +223,9 @@ class App:
         await self.rules.refresh()
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
-        """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if it cannot be
-        priced."""
-        return await self._priced(pipeline, await self._intake.checked(pipeline, params))
+        """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if its pipeline has no
+        estimate."""
+        return await self._intake.estimate(pipeline, await self._intake.checked(pipeline, params))
 
     # ── schedules ──
 
@@ -241,12 +240,20 @@ class App:
         if schedule.cron is None and schedule.timezone != "UTC":
             problem = "belongs to cron; an interval has no time zone"
             raise Rejected(f"timezone: {problem}.", fields=[FieldError("timezone", problem)])
-        job = await self._intake.checked(schedule.pipeline, schedule.params)
-        require_secrets(self.pipelines[schedule.pipeline], ())
         now = round((await self.ledger.now()).timestamp() * 1000)
+        try:
+            job = await self._intake.checked(schedule.pipeline, schedule.params)
+        except Rejected as wrong:  # all mistakes are reported at once, those of the time as well
+            try:
+                next_firing(schedule, now)
+            except Rejected as also:
+                fields = [*wrong.fields, *also.fields]
+                raise Rejected(f"{wrong.message} {also.message}", fields=fields) from wrong
+            raise
+        require_secrets(self.pipelines[schedule.pipeline], ())
         timed = dataclasses.replace(schedule, next_at=next_firing(schedule, now))
         if not no_budget:
-            charge = await self._charge(schedule.pipeline, job)
+            charge = await self._intake.charge(schedule.pipeline, job)
             if charge is not None and not charge.has_budget:
                 cost = monthly_cost(timed, charge, now).in_words()
                 problem = f"give its jobs {charge.budget}, or confirm with `no_budget` that they have none"
@@ -265,7 +272,7 @@ class App:
         """Return what a schedule costs in a month; None if its jobs cost no money, or if they are not valid any more.
         Sends no request and spends nothing."""
         try:
-            charge = await self._charge(
+            charge = await self._intake.charge(
                 schedule.pipeline, await self._intake.checked(schedule.pipeline, schedule.params)
             )
             now = round((await self.ledger.now()).timestamp() * 1000)
@@ -274,12 +281,12 @@ class App:
             return None
 
     async def warnings(self, pipeline: str, params: Mapping[str, Any]) -> list[str]:
-        """Return what is doubtful about a valid job with a budget: that it is below the estimate, say. Sends no request
-        and spends nothing."""
+        """Return warnings about a valid job, for example that its budget is below the estimate. Sends no request and
+        spends nothing."""
         job = await self._intake.checked(pipeline, params)
         if self.pipelines[pipeline].limits(job).max_cost is None:
             return []
-        charge = await self._charge(pipeline, job)
+        charge = await self._intake.charge(pipeline, job)
         return [] if charge is None or charge.warning is None else [charge.warning]
 
     async def resume_schedule(self, name: str) -> None:
@@ -288,7 +295,7 @@ class App:
         await self.schedules.pause(name, paused=False, next_at=next_firing(await self.schedule(name), now))
 
     async def schedule(self, name: str) -> Schedule:
-        """Return a schedule by name. Raises `NotFound` if there is none."""
+        """Return a schedule by name. Raises `NotFound`."""
         schedules = await self.schedules.all()
         for schedule in schedules:
             if schedule.name == name:
@@ -301,13 +308,16 @@ class App:
 
     # ── the engine ──
 
-    def engine(self, *, schedules: bool = True) -> AbstractAsyncContextManager[asyncio.Task[None]]:
-        """Work, deliver, sweep, fire schedules and dispatch watches while the block runs; then drain, so that no
-        in-flight task is lost. Without `schedules`, neither schedules nor watches create work."""
-        return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
+    def engine(
+        self, *, schedules: bool = True, service: bool = True
+    ) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+        """Work, deliver, sweep, fire schedules and dispatch rechecks while the block runs; then drain, so that no
+        in-flight task is lost. Without `schedules`, neither schedules nor rechecks create work. Without `service`, as
+        in a command that runs one job, the loop of a feature starts when a task of its pipeline has been settled."""
+        return self._runner.running(without=self._left_out(schedules=schedules, service=service))
 
     def shift(self, queue: str) -> AbstractAsyncContextManager[asyncio.Task[None]]:
-        """Work on the lanes of one queue while the block runs; then drain. Deliveries, schedules, watches and the
+        """Work on the lanes of one queue while the block runs; then drain. Deliveries, schedules, rechecks and the
         features' own loops are left to another process. It can be entered again and again."""
         self.worker.serve([queue], shift=True)
         return self._runner.running(only=(SWEEP, RULES, PROXIES), deliver=False)
@@ -326,13 +336,13 @@ class App:
             yield
 
     def batches(self) -> AbstractAsyncContextManager[BatchWork]:
-        """Work in the batches that the block asks for, in place of `engine()`. Delivers and sweeps beside; neither
-        schedules nor watches create work."""
-        return self._runner.in_batches(without=(SCHEDULES, WATCHES))
+        """Work in the batches that the block requests, in place of `engine()`. Delivers and sweeps as an engine without
+        schedules that is no service."""
+        return self._runner.in_batches(without=self._left_out(schedules=False, service=False))
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
+        """Return whether the engine is draining: in-flight tasks finish and no new ones are leased."""
         return self._runner.is_stopping
 
     async def left_over(self) -> Sequence[JobReport] | None:
@@ -351,12 +361,12 @@ class App:
         """Return whether every sink has received the newest changes, and every webhook has been tried.
 
         A sink that is paused, full, failing or delivered by another process does not count: its position in the log is
-        stored. Features check first what they check when nothing is left to run (`Feature.at_rest`).
+        stored. Before, features whose tasks have run here do their last checks (`Feature.at_rest`).
         """
         if self.worker.session is None:
             return False
         for each in self.features.values():
-            if each.at_rest is not None:
+            if each.at_rest is not None and self._has_worked[each.name].is_set():
                 await each.at_rest.load()(self)
         looked_at = [*self.deliveries.values()]
         for delivery in looked_at:
@@ -368,6 +378,26 @@ class App:
         for delivery in full:
             await delivery.deliver_new()
         return not full or not await self.ledger.has_work(self.internal, ready=True)
+
+    # ── sinks and money ──
+
+    async def sink_statuses(self) -> Sequence[SinkStatus]:
+        """Return the status of every sink."""
+        return await self.roster.statuses()
+
+    async def add_sink(self, row: SinkRow, *, after: int = 0) -> Sequence[str]:
+        """Add a sink that a feature manages itself. Raises `Rejected` or `Conflict`."""
+        return await self.roster.add(row, after=after, managed=True)
+
+    async def remove_sink(self, name: str) -> None:
+        """Remove a sink, with its position in the log."""
+        await self.roster.remove(name)
+
+    async def spent(self) -> Mapping[str, Expenses]:
+        """Return what each pipeline that pays for requests has spent, by pipeline."""
+        hooks = {each.name: each.expenses.load() for each in self.features.values() if each.expenses is not None}
+        found = {name: await hook(self) for name, hook in hooks.items()}
+        return {name: each for name, each in found.items() if each is not None}
 
     # ── retention ──
 
@@ -389,13 +419,17 @@ class App:
         """Return the lane that a host or API belongs to, with the rules in force."""
         return self.rules.lane_for(self.rules.politeness.lane_name(name))
 
+    async def check_host(self, host: str, port: int) -> None:
+        """Raise `Refused` if the egress guard allows no connection to this host, whose address is looked up."""
+        await self.guard.resolve(host, port)
+
     def check_url(self, url: str) -> None:
         """Raise `Refused` if the egress guard allows no request to this URL."""
         self.guard.check_url(url)
 
     def search_index(self, record: type[Record]) -> TextIndex:
-        """Return the full-text index of a record class: that of a type of sink which keeps one outside the store, if
-        the settings ask for it; otherwise the store's own."""
+        """Return the full-text index of a record class: an external one of a type of sink, if the settings configure
+        it; otherwise the store's own."""
         index = self._search_indexes.get(record.kind)
         if index is None:
             outside = (each.search.load()(self, record) for each in all_sinks() if each.search is not None)
@@ -412,6 +446,16 @@ class App:
         while self._to_close:
             await self._to_close.pop()()
 
+    async def keep_file(self, url: str, content_type: str, body: bytes) -> str:
+        """Store a file that was made of a page, and return its `blob:` URL."""
+        answer = Response(url, 200, {"Content-Type": content_type}, body, self.clock.now(), 0)
+        return await self.stored_pages.blobs.keep(answer)
+
+    @property
+    def offload(self) -> Offload:
+        """The readers, shared with the worker."""
+        return self.worker.offload
+
     async def read_page(self, blob: str) -> Response:
         """Return a stored page. Raises `BlobMissing` if it was removed."""
         return await self.stored_pages.blobs.read(blob)
@@ -422,20 +466,8 @@ class App:
 
     # ── inside ──
 
-    async def _priced(self, pipeline: str, job: Any) -> BaseModel:
-        price = self.features[pipeline].estimate
-        if price is None:
-            raise Rejected(f"The pipeline {pipeline!r} cannot be priced in advance.")
-        estimate: BaseModel = await price.load()(self, job)
-        return estimate
-
-    async def _charge(self, pipeline: str, job: Any) -> Charge | None:
-        of = self.features[pipeline].charge if pipeline in self.features else None
-        charge: Charge | None = None if of is None else await of.load()(self, job)
-        return charge
-
     async def notices(self) -> Sequence[str]:
-        """Return what the features want an operator to know when the service has started."""
+        """Return the notices of the features for an operator when the service has started."""
         hooks = [each.notices.load() for each in self.features.values() if each.notices is not None]
         return [line for hook in hooks for line in await hook(self)]
 
@@ -448,14 +480,37 @@ class App:
             RULES: partial(self.rules.follow, self.clock),
             PROXIES: self.proxies.run,
             "stored pages": self.stored_pages.run,
+            "series": self.series.run,
             **self._loops_of_features(),
             SCHEDULES: self.scheduler.run,
-            WATCHES: self.watcher.run,
+            RECHECKS: self.rechecker.run,
             "prune": partial(
                 prune_forever, self.ledger, self.keep, self.deliveries, self.clock, lambda: self.worker.session
             ),
         }
 
     def _loops_of_features(self) -> dict[str, Loop]:
-        loops = [(each.name, each.loop) for each in self.features.values() if each.loop is not None]
-        return {f"{name}: its own": partial(loop.load(), self) for name, loop in loops}
+        loops: dict[str, Loop] = {}
+        for each in self.features.values():
+            if each.loop is not None:
+                loop = partial(each.loop.load(), self)
+                loops[_own_loop(each.name, service=True)] = loop
+                loops[_own_loop(each.name, service=False)] = partial(self._once_it_has_worked, each.name, loop)
+        return loops
+
+    async def _once_it_has_worked(self, pipeline: str, loop: Loop) -> None:
+        await self._has_worked[pipeline].wait()
+        await loop()
+
+    def _left_out(self, *, schedules: bool, service: bool) -> list[str]:
+        """Return the names of the loops that such an engine does not run."""
+        creating = [] if schedules else [SCHEDULES, RECHECKS]
+        return [*creating, *(_own_loop(name, service=not service) for name in self.features)]
+
+
+def _own_loop(feature: str, *, service: bool) -> str:
+    return f"{feature}: {'service' if service else 'command'}"
+
+
+def _set(event: asyncio.Event, _: object) -> None:
+    event.set()

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import orjson
 
-from forager.core.archive import ArchivedRecord, Archives, NewFile
 from forager.core.clock import Clock
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import Ledger
 from forager.core.record import Record
+from forager.core.upkeep import ArchivedRecord, Archives, NewFile
 from forager.engine.archive import Archiver, FileFormat, Moved
-from forager.kit.parquet import ParquetTable
-from forager.kit.search import TextIndex
+from forager.sdk.parquet import ParquetTable
+from forager.sdk.search import TextIndex
 from forager.settings import Settings
-from forager.storage.opening import open_place
+from forager.storage.folder import open_storage
 from forager.storage.settings import S3Settings
 
 Format = Literal["parquet", "jsonl"]
@@ -32,7 +32,7 @@ KEPT: dict[str, Any] = {
     "gone_reason": str,
     "gone_evidence": dict,
 }
-"""What the ledger keeps about a record: the first columns of a file."""
+"""The ledger's columns of a record: the first columns of a file."""
 
 
 class Archive:
@@ -58,8 +58,8 @@ class Archive:
         self._search = search
 
     async def count(self, kind: str, inactive_for: float) -> int:
-        """Count the records that were neither seen nor changed for so many seconds, and whose changes every sink has
-        got."""
+        """Count the records that were neither seen nor changed for this number of seconds, and whose changes every sink
+        has delivered."""
         return await self._archives.count(kind, await self._before(inactive_for))
 
     async def move(self, kind: str, inactive_for: float, form: Format, *, after: int = 0, seconds: float) -> Moved:
@@ -75,7 +75,7 @@ class Archive:
         return done
 
     async def find(self, kind: str, key: str) -> ArchivedRecord:
-        """Return where the last archived state of a record is. Raises `NotFound` if there is none."""
+        """Return the location of a record's last archived state. Raises `NotFound`."""
         found = await self._archives.find(kind, key)
         if found is None:
             raise NotFound(f"No {kind} with the key {key!r} is in the archive.")
@@ -93,7 +93,7 @@ class Archive:
         return Archiver(
             self._ledger,
             self._archives,
-            open_place(where, self._settings.of(S3Settings)),
+            open_storage(where, self._settings.of(S3Settings)),
             str(where),
             parquet_files(record) if form == "parquet" else JSON_LINES,
             self._clock,

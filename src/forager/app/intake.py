@@ -1,33 +1,85 @@
-"""Turns parameters into a stored job: validation, checks, the price of a dry run, a full queue, secrets.
+"""Turns parameters into a stored job: validation, checks, the estimate of a dry run, a full queue, secrets.
 
 Nothing is stored for a job that is refused.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID, uuid4
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from forager.app.references import References
-from forager.app.retries import require_secrets
-from forager.core.errors import Busy, FieldError, Refused, Rejected
+from forager.app.wiring import References
+from forager.core.errors import Busy, FieldError, Refused, Rejected, Stopping
+from forager.core.ids import no_such
 from forager.core.invalid import field_errors
-from forager.core.ledger import Ledger, NewJob, Received, Submitted
-from forager.core.names import no_such
+from forager.core.ledger import Ledger, NewJob, PartsReceived, Submitted
 from forager.core.pipeline import Parts, Pipeline
+from forager.core.schedules import Charge
 from forager.core.secret import Secret
 from forager.core.task import Plan
-from forager.fetch import EgressGuard
-from forager.ledger.side_tables.job_secrets import JobSecretTable
-from forager.politeness.rulebook import Rulebook
-from forager.waiting import Waits
+from forager.ledger.tables.job_secrets import JobSecretTable
+from forager.sdk.service import JobOptions, Reports
+
+if TYPE_CHECKING:
+    from forager.app.application import App
+
+# Running failed tasks again. The secrets of a job are deleted when it ends, so a retry after that must bring them.
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    ledger: Ledger
+    reports: Reports
+    pipelines: Mapping[str, Pipeline]
+    job_secrets: JobSecretTable
+
+    async def job(self, job: UUID, secrets: Mapping[str, Secret]) -> int:
+        """Requeue a job's failed tasks and store the secrets that it needs again. Returns how many were requeued.
+
+        Raises `NotFound`, and `Rejected` if the job has ended and a secret that it needs is not among these.
+        """
+        await self._require(job, secrets)
+        sealed = self.job_secrets.sealed(job, secrets)
+        queued = await self.ledger.retry(job, secrets=sealed)
+        await self.job_secrets.reseal_job(job, sealed)
+        return queued
+
+    async def task(self, task: UUID) -> int:
+        """Requeue one failed task, and those that were skipped because of it. Raises as `job` does."""
+        await self._require((await self.reports.task(task)).job, ())
+        return await self.ledger.retry_tasks([task])
+
+    async def is_possible(self, pipeline: str, job: UUID) -> bool:
+        """Return whether tasks of this job can be retried without a secret."""
+        known = self.pipelines.get(pipeline)
+        return known is None or not known.secrets or (await self.reports.job(job)).finished_at is None
+
+    async def _require(self, job: UUID, given: Collection[str]) -> None:
+        report = await self.reports.job(job)
+        pipeline = self.pipelines.get(report.pipeline)
+        if report.finished_at is not None and report.failed and pipeline is not None:
+            require_secrets(pipeline, given, job)
+
+
+def require_secrets(pipeline: Pipeline, given: Collection[str], job: UUID | None = None) -> None:
+    """Raise `Rejected`, with the request that brings it, if a secret is missing that a new job, or the retry of this
+    ended one, needs. Without it, its tasks could only fail."""
+    for secret in pipeline.secrets:
+        if secret.name not in given:
+            what = f"A {pipeline.name} job" if job is None else f"Job {job} has ended, and its retry"
+            where = secret.submit if job is None else secret.retry.format(job_id=job)
+            raise Rejected(
+                f"{what} needs a secret, {secret.name}. Send it: {where}",
+                fields=[FieldError(secret.name, "is required")],
+            )
+
 
 T = TypeVar("T")
 
@@ -38,45 +90,25 @@ PARKED_SHARE = 0.2
 
 
 class Intake:
-    """Validates and creates jobs. `price` estimates the cost of a valid job of a pipeline."""
+    """Validates and creates the jobs of an application."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        pipelines: Mapping[str, Pipeline],
-        references: References,
-        guard: EgressGuard,
-        rules: Rulebook,
-        waits: Waits,
-        job_secrets: JobSecretTable,
-        price: Callable[[str, Any], Awaitable[BaseModel]],
-    ) -> None:
-        self._ledger = ledger
-        self._pipelines = pipelines
+    def __init__(self, app: "App", references: References) -> None:
+        self._app = app
+        self._ledger = app.ledger
+        self._pipelines = app.pipelines
         self._references = references
-        self._guard = guard
-        self._rules = rules
-        self._waits = waits
-        self._job_secrets = job_secrets
-        self._price = price
         self.refused: Counter[str] = Counter()
         """Jobs that this process has refused because the queue was full, by pipeline."""
 
-    async def submit(
-        self,
-        pipeline: str,
-        params: Mapping[str, Any],
-        *,
-        key: str | None,
-        until_end: bool,
-        schedule: str | None,
-        secrets: Mapping[str, Secret] | None,
-    ) -> Submitted:
-        """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
-        the queue is full."""
+    async def submit(self, pipeline: str, params: Mapping[str, Any], **options: Unpack[JobOptions]) -> Submitted:
+        """Validate a job, estimate its cost if it is a dry run, and create it. Raises `Rejected` if it is invalid,
+        `Busy` if the queue is full, and `Stopping` while the engine drains."""
+        self._require_running()
         chosen, job, needs = await self._valid(pipeline, params)
-        require_secrets(chosen, secrets or ())
+        secrets = options.get("secrets") or {}
+        require_secrets(chosen, secrets)
         self._check_callback(job)
+        requested, job = job, await self._completed(pipeline, job)
         dry = chosen.dry_run(job)
 
         def planned() -> Iterable[Plan]:
@@ -84,16 +116,17 @@ class Intake:
             return [] if dry else _few_at_once(chosen.plan(job, **needs))
 
         plans = await _look_up(needs, planned)
-        estimate = (await self._price(pipeline, job)).model_dump(mode="json") if dry else None
+        estimate = (await self.estimate(pipeline, job)).model_dump(mode="json") if dry else None
         new = NewJob(
             pipeline,
             job.model_dump(mode="json"),
             chosen.limits(job),
-            idempotency_key=key,
-            until_end=until_end,
+            idempotency_key=options.get("key"),
+            until_end=options.get("until_end", False),
             estimate=estimate,
-            schedule=schedule,
+            schedule=options.get("schedule"),
             request_id=_request_id(),
+            requested=None if job is requested else requested.model_dump(mode="json"),
         )
         try:
             return await self._create(new, plans, secrets)
@@ -102,18 +135,25 @@ class Intake:
             raise
 
     async def open_job(
-        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None, more: bool
-    ) -> Received:
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        part: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        more: bool = True,
+    ) -> PartsReceived:
         """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended.
         Raises `Rejected`, and stores nothing, if the job or its part is invalid.
 
         The first part is a transaction of its own: if the process dies before it, the same request adds it. If it is
         the only part (`more=False`), the same key with other tasks raises `Conflict`.
         """
+        self._require_running()
         parts = self._parts_of(pipeline)
         job = _validated(pipeline, parts.params, params)
         self._check_callback(job)
-        checked, stored = await self.checked(pipeline, part), job.model_dump(mode="json")
+        checked, stored = await self._checked_part(pipeline, part), job.model_dump(mode="json")
         opened = await self._ledger.open_job(
             NewJob(pipeline, stored, parts.limits(job), idempotency_key=key, until_end=True, request_id=_request_id())
         )
@@ -122,10 +162,13 @@ class Intake:
         added = await self._ledger.add_part(opened.job, 0, parts.plan(checked, 0), more=more)
         return replace(added, created=opened.created)
 
-    async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
+    async def add_part(
+        self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool
+    ) -> PartsReceived:
         """Validate a part of a job and add its tasks. Raises `Rejected`, and stores nothing of it, if it is invalid."""
+        self._require_running()
         parts = self._parts_of(pipeline)
-        checked = await self.checked(pipeline, part)
+        checked = await self._checked_part(pipeline, part)
         return await self._ledger.add_part(job, first, parts.plan(checked, first), more=more)
 
     async def checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
@@ -133,6 +176,34 @@ class Intake:
         chosen, job, needs = await self._valid(pipeline, params)
         await _look_up(needs, partial(chosen.check, job, **needs))
         return job
+
+    async def _checked_part(self, pipeline: str, part: Mapping[str, Any]) -> Any:
+        return await self._completed(pipeline, await self.checked(pipeline, part))
+
+    async def estimate(self, pipeline: str, job: Any) -> BaseModel:
+        """Return what a valid job would cost. Raises `Rejected` if its pipeline has no estimate."""
+        hook = self._app.features[pipeline].estimate
+        if hook is None:
+            raise Rejected(f"The pipeline {pipeline!r} has no estimate of its jobs.")
+        estimate: BaseModel = await hook.load()(self._app, job)
+        return estimate
+
+    async def charge(self, pipeline: str, job: Any) -> Charge | None:
+        """Return what a valid job would cost in money, and whether it has a budget; None if it costs nothing."""
+        feature = self._app.features.get(pipeline)
+        charge: Charge | None = None
+        if feature is not None and feature.charge is not None:
+            charge = await feature.charge.load()(self._app, job)
+        return charge
+
+    async def _completed(self, pipeline: str, job: Any) -> Any:
+        """Return the job with what it takes from the store."""
+        feature = self._app.features.get(pipeline)
+        return job if feature is None or feature.complete is None else await feature.complete.load()(self._app, job)
+
+    def _require_running(self) -> None:
+        if self._app.is_stopping:
+            raise Stopping
 
     async def _valid(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
         """Return the pipeline, the validated job, and the reference data that its `check` and `plan` need."""
@@ -160,7 +231,7 @@ class Intake:
         if url is None:
             return
         try:
-            self._guard.check_url(str(url))
+            self._app.check_url(str(url))
         except Refused as refused:
             problem = FieldError("callback_url", refused.message)
             raise Rejected(f"callback_url: {problem.message}", fields=[problem]) from refused
@@ -179,9 +250,11 @@ class Intake:
         self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret]
     ) -> Submitted:
         job = uuid4()
-        sealed = self._job_secrets.sealed(job, secrets)
+        sealed = self._app.job_secrets.sealed(job, secrets)
         made = await self._ledger.submit(replace(new, id=job, secrets=sealed), plans)
-        await self._job_secrets.reseal_job(made.job, sealed)  # a key rotation that ran meanwhile did not see this row
+        await self._app.job_secrets.reseal_job(
+            made.job, sealed
+        )  # a key rotation that ran meanwhile did not see this row
         return made
 
     async def _beside_parked(self, new: NewJob, plans: Sequence[Plan], full: Busy) -> NewJob:
@@ -194,10 +267,10 @@ class Intake:
         most = new.limits.most_queued
         if most is None:
             raise full
-        lanes = {self._rules.politeness.lane_name(plan.task.lane()) for plan in plans}
-        if (waits := await self._waits.shut(sorted(lanes))) is not None:
+        lanes = {self._app.rules.politeness.lane_name(plan.task.lane()) for plan in plans}
+        if (waits := await self._app.waits.shut(sorted(lanes))) is not None:
             raise Busy(f"The queue is full, and {waits.message}. Nothing was stored; try again later.") from full
-        beyond = await self._waits.parked(new.pipeline, but=lanes) - round(most * PARKED_SHARE)
+        beyond = await self._app.waits.parked(new.pipeline, but=lanes) - round(most * PARKED_SHARE)
         if beyond <= 0:
             raise full
         return replace(new, limits=replace(new.limits, most_queued=most + beyond))

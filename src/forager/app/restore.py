@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forager.app.application import App
+from forager.app.features import all_sinks
 from forager.core.errors import Conflict, Rejected
-from forager.core.restored import RestoredJob, resolved
-from forager.features import all_sinks
-from forager.kit.mirror import RestoreSource
+from forager.core.upkeep import RestoredJob, resolved
+from forager.sdk.delivery import RestoreSource
 
 MOST_NAMED = 3
 
 
 @dataclass(slots=True)
 class Restored:
-    """What a restore has written."""
+    """The result of a restore."""
 
     jobs: int = 0
     unfinished: int = 0
@@ -33,8 +33,8 @@ class Restored:
 
 async def restore(app: App, source: str, tell: Callable[[Restored], None] = lambda _: None) -> Restored:
     """Write every job of a mirror into the ledger, one transaction each; `tell` is called after each. Jobs that an
-    interrupted restore has written are left as they are. Raises `Conflict` if the ledger has other jobs, `NotFound` if
-    there is no mirror, and `Rejected` if there is no such source."""
+    interrupted restore has written are left as they are. Raises `Conflict` if the ledger has other jobs, `NotFound`
+    without a mirror, and `Rejected` for an unknown source."""
     mirror = _source(app, source)
     jobs = await mirror.job_ids()
     rows = await app.database.fetch("SELECT public_id FROM jobs ORDER BY id")

@@ -1,19 +1,17 @@
-"""`forager dead …`: list, show, retry and discard the tasks that failed for good."""
+"""`forager dead …`: list, show, retry and discard tasks that failed permanently."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forager.kit.cli.activity import activity
-from forager.kit.cli.ids import OfJob, TaskId, full_job, read_task
-from forager.kit.cli.invocation import Json, Reached
-from forager.kit.cli.running import NO_WORKER, with_api
+from forager.sdk.cli.invocation import NO_WORKER, Json, OfJob, Reached, TaskId, full_job, read_task, with_api
+from forager.sdk.cli.render import activity
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(help="Tasks that failed for good: list, show, retry, discard.", no_args_is_help=True)
+app = typer.Typer(help="Tasks that failed permanently: list, show, retry, discard.", no_args_is_help=True)
 
 Pipeline = Annotated[str | None, typer.Option(help="Only tasks of this pipeline.")]
 Reason = Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")]
@@ -37,7 +35,7 @@ def list_dead(
     as_json: Json = False,
 ) -> None:
     """List dead letters by reason, with the total of each; within a reason newest first."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def ask(at: Reached) -> tuple[Any, Any]:
         chosen = await _filters(at, job, pipeline, reason, error_type)
@@ -58,7 +56,7 @@ def list_dead(
 @app.command()
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Show one dead letter: its input, its error, and the upstream's response."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def ask(at: Reached) -> tuple[Any, Any]:
         attempts = [] if as_json else await at.api.get(f"/tasks/{task}/attempts", limit=ATTEMPTS_SHOWN)
@@ -108,7 +106,7 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Requeue failed tasks and those skipped because of them: some by id, or all that match a filter."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     chosen = bool(job or pipeline or reason or error_type or every)
     if bool(tasks) == chosen:
@@ -146,7 +144,7 @@ def retry(
 @app.command()
 def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Hide one dead letter from the list. The counters of its job stay as they are."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     answered = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))
     render.show_json(answered) if as_json else render.out().print("Discarded.")
@@ -181,7 +179,7 @@ async def _filters(
 
 
 def _tried(attempts: list[dict[str, Any]]) -> "Table":
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     rows = render.table("attempt", "started (UTC)", "took", "how", "error", right=("attempt", "took"), fold=("error",))
     for each in attempts:
@@ -198,7 +196,7 @@ def _tried(attempts: list[dict[str, Any]]) -> "Table":
 def _show_groups(letters: list[dict[str, Any]], reasons: list[dict[str, Any]]) -> None:
     """Print the listed letters under their reasons, and the reasons that none of them has. Every line fits its width:
     what is long is wrapped, and an error that several letters share is printed once."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     console = render.out()
     for each in reasons:
@@ -222,8 +220,8 @@ def _reason(letter: Mapping[str, Any]) -> str:
 
 
 def _listed(letters: list[dict[str, Any]], *, with_error: bool) -> "Table":
-    from forager.kit.cli import render
-    from forager.kit.cli.ids import short_job, short_task
+    from forager.sdk.cli import render
+    from forager.sdk.cli.invocation import short_job, short_task
 
     columns = ("task", "failed (UTC)", "job", "what", *(("error",) if with_error else ()))
     rows = render.table(*columns, fold=("task", "what", "error"))

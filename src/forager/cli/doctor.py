@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from forager.cli.host import quiet_log
-from forager.kit.cli.errors import ProblemFound
-from forager.kit.cli.invocation import Json, invocation
+from forager.sdk.cli.client import ProblemFound
+from forager.sdk.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
-    from forager.kit.cli.finding import Finding
+    from forager.sdk.feature import Finding
 
 MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check Python, store, schema, keys, disk and upstream, and suggest fixes. Exit code 1 if there is a problem."""
-    from forager.cli import checks
-    from forager.kit.cli import render
+    from forager.app import checks
+    from forager.logging import quiet_logs
+    from forager.sdk.cli import render
 
-    quiet_log(debug=invocation(context).debug)
+    quiet_logs(debug=invocation(context).debug)
     findings = checks.examine(invocation(context).settings)
     findings += _sinks(context, findings)
     problems = [finding for finding in findings if finding.state == "problem"]
@@ -37,10 +37,10 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 def _sinks(context: typer.Context, findings: "list[Finding]") -> "list[Finding]":
     """Check the sinks through the API of this store: of a running Forager, or opened for this. Left out if there is no
     store yet, or if something is wrong with it."""
-    from forager.cli.service_checks import check_sinks
+    from forager.app.checks import check_sinks
     from forager.core.errors import ForagerError
-    from forager.kit.cli.finding import Finding
-    from forager.kit.cli.running import run_loop
+    from forager.sdk.cli.invocation import run_loop
+    from forager.sdk.feature import Finding
 
     if any(each.state == "problem" and each.check in ("settings", "store", "running") for each in findings):
         return []
@@ -64,7 +64,7 @@ def _show(findings: "list[Finding]") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     grid = Table.grid(padding=(0, 1))
     grid.add_column()

@@ -1,26 +1,43 @@
-"""`forager export`: records as JSON lines or CSV, to standard output or a file. Page by page: memory stays small."""
+"""`forager export`: records as JSON lines or CSV, to standard output or a file; or as Parquet, Excel or DuckDB."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from forager.core.errors import FieldError, Rejected
-from forager.kit.cli.client import part
-from forager.kit.cli.ids import OfJob, full_job
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.row_files import Format, write_pages
-from forager.kit.cli.running import with_api
+from forager.core.ids import unknown_choice
+from forager.sdk.cli.client import part
+from forager.sdk.cli.invocation import Json, OfJob, full_job, with_api
+from forager.sdk.cli.row_files import Format, write_pages
 
 if TYPE_CHECKING:
-    from forager.kit.cli.invocation import Reached
+    from forager.sdk.cli.invocation import Reached
+    from forager.sdk.table_files import TableForm
+
+
+class ExportFormat(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    XLSX = "xlsx"
+    DUCKDB = "duckdb"
+
+
+FIRST = ("keyword", "zip", "city")
+"""Columns that a table begins with, if its records have them: what a person looks for first."""
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".xlsx": "xlsx", ".duckdb": "duckdb", ".db": "duckdb"}
 
 
 def export(
     context: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Record kind, such as place or scrape_result.")],
-    form: Annotated[Format, typer.Option("--format", "-f", help="JSON lines or CSV.")] = Format.JSONL,
+    form: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", "-f", help="Format; without it, by the suffix of --output, else JSON lines."),
+    ] = None,
     job: OfJob = None,
     where: Annotated[
         list[str] | None,
@@ -35,15 +52,18 @@ def export(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write records of any kind as JSON lines or CSV.
+    """Write records of any kind as JSON lines, CSV, Parquet, Excel or a DuckDB file.
 
     The kinds and their filters (--where) are those of the API's /records/{kind}. A file appears when it is complete.
     With --output and --json the number of rows is printed as JSON.
     """
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
+    chosen = form or ExportFormat(SUFFIXES.get(output.suffix.lower() if output else "", "jsonl"))
+    if output is None and chosen not in (ExportFormat.JSONL, ExportFormat.CSV):
+        raise typer.BadParameter(f"the format {chosen} needs a file, such as --output {kind}.{chosen}", param_hint="-f")
     query: dict[str, Any] = {**_filters(where or []), "as_of": as_of}
-    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, job, query, output))
+    kind, rows = with_api(context, lambda at: _write_all(at, kind, chosen, job, query, output))
     if output is None:
         return
     if as_json:
@@ -53,13 +73,20 @@ def export(
 
 
 async def _write_all(
-    at: "Reached", kind: str, form: Format, job: str | None, query: Mapping[str, Any], output: Path | None
+    at: "Reached", kind: str, form: ExportFormat, job: str | None, query: Mapping[str, Any], output: Path | None
 ) -> tuple[str, int]:
     known = await _known(at, kind)
     asked = {**query, "job": await full_job(at.api, job) if job else None}
     path = f"/records/{part(known['kind'])}"
-    # By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short.
-    rows = await write_pages(at.api.pages(path, **asked), form, output, columns=known["fields"])
+    # Read in pages and not as one stream, so that a restart of the answering process does not cut the file short.
+    pages = at.api.pages(path, **asked)
+    columns = [*(name for name in FIRST if name in known["fields"]), *(n for n in known["fields"] if n not in FIRST)]
+    if output is not None and form not in (ExportFormat.JSONL, ExportFormat.CSV):
+        from forager.sdk.table_files import write_table
+
+        rows = await write_table(pages, cast("TableForm", form.value), output, name=known["kind"], columns=columns)
+    else:
+        rows = await write_pages(pages, Format(form.value), output, columns=columns)
     return known["kind"], rows
 
 
@@ -69,7 +96,7 @@ async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
     kinds = {each["kind"]: each for each in await at.api.get("/records")}
     known: Mapping[str, Any] | None = kinds.get(kind) or kinds.get(kind.removesuffix("s"))
     if known is None:
-        problem = FieldError("kind", f"unknown record kind {kind!r}; choose from {', '.join(kinds)}")
+        problem = FieldError("kind", unknown_choice("record kind", kind, kinds))
         raise Rejected(f"{problem.message[0].upper()}{problem.message[1:]}.", fields=[problem])
     return known
 

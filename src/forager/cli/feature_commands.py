@@ -3,16 +3,76 @@
 `forager --help` lists a feature with its summary and imports none of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from forager.cli.help_text import tidy, tidy_types, without_completion
-from forager.features import all_features
-from forager.kit.cli.words import GENERAL, Words
-from forager.kit.feature import Feature, Ref
+from forager.app.features import all_features
+from forager.sdk.cli.render import GENERAL, Words
+from forager.sdk.feature import Feature, Ref
+
+# Formats help texts: paragraphs wrap to the terminal, and an option without a value shows no type.
+
+
+_TYPES = {str: "<text>", int: "<number>", float: "<number>"}
+_COMPLETION = ("install_completion", "show_completion")
+
+
+def tidy(command: Any) -> Any:
+    """Tidy the help of a command, and of every command below it. Returns the command."""
+    if command.help:
+        command.help = unwrapped(command.help)
+    tidy_types(command)
+    _tidy_help_option(command)
+    for below in getattr(command, "commands", {}).values():
+        tidy(below)
+    return command
+
+
+def tidy_types(command: Any) -> None:
+    """Remove the type of a switch, and name types without Python's words; arguments are written in capitals."""
+    for parameter in command.params:
+        _tidy_type(parameter)
+
+
+def without_completion(command: Any) -> Any:
+    """Remove the options for shell completion, which belong to `forager` itself. Returns the command."""
+    command.params = [each for each in command.params if each.name not in _COMPLETION]
+    return command
+
+
+def unwrapped(text: str) -> str:
+    """Join the lines of each paragraph, so that it wraps to the terminal and not as in the source."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def _tidy_type(parameter: Any) -> None:
+    if parameter.metavar is not None:
+        return
+    if parameter.param_type_name == "argument":
+        parameter.metavar = parameter.name.upper()
+    elif getattr(parameter, "is_flag", False):
+        parameter.metavar = ""
+    elif getattr(parameter, "multiple", False):
+        parameter.metavar = "<text>"
+    else:
+        parameter.metavar = _TYPES.get(parameter.type_descriptor.annotation)
+
+
+def _tidy_help_option(command: Any) -> None:
+    """Tidy `--help` when the parser creates it."""
+    make = command.get_help_option
+
+    def help_option(context: Any) -> Any:
+        option = make(context)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = help_option
+
 
 FIRST = ("demo", "up", "worker")
 """Commands that the help lists before those of the features."""
@@ -21,18 +81,27 @@ FIRST = ("demo", "up", "worker")
 class FeatureCommand(TyperGroup):
     """Placeholder for the commands of a feature in the command tree. They are imported when one of them is called."""
 
-    def __init__(self, name: str, summary: str, commands: Ref) -> None:
+    def __init__(self, name: str, summary: str, commands: Ref, kind: str | None = None) -> None:
         super().__init__(name=name, help=summary)
         self._commands = commands
+        self._kind = kind
 
     def loaded(self) -> Any:
         """Return the feature's own command or group."""
         command = get_command(self._commands.load())
         command.name = self.name
+        if self._kind is not None and isinstance(command, TyperGroup):
+            from forager.cli.record_commands import record_commands
+
+            command.commands = {**command.commands, **_missing(record_commands(self._kind), command.commands)}
         return tidy(without_completion(command))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.loaded().make_context(info_name, args, parent=parent, **extra)
+
+
+def _missing(more: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: command for name, command in more.items() if name not in have}
 
 
 class RootGroup(TyperGroup):
@@ -55,7 +124,7 @@ def _of_features() -> dict[str, FeatureCommand]:
     commands: dict[str, FeatureCommand] = {}
     for each in all_features():
         if each.commands is not None:
-            commands[each.name] = FeatureCommand(each.name, each.summary, each.commands)
+            commands[each.name] = FeatureCommand(each.name, each.summary, each.commands, each.kind)
         for shortcut in each.shortcuts:
             commands[shortcut.name] = FeatureCommand(shortcut.name, shortcut.summary, shortcut.commands)
     return commands

@@ -6,11 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.kit.cli.errors import JobNotDone
-from forager.kit.cli.ids import JobId, full_job
-from forager.kit.cli.invocation import Json, Reached
-from forager.kit.cli.row_files import Format, write_pages
-from forager.kit.cli.running import NO_WORKER, with_api
+from forager.sdk.cli.client import JobNotDone
+from forager.sdk.cli.invocation import NO_WORKER, JobId, Json, Reached, full_job, with_api
+from forager.sdk.cli.row_files import Format, write_pages
 
 app = typer.Typer(help="List, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
 
@@ -32,7 +30,7 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     from forager.cli import job_tables
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     asked = {"state": state, "pipeline": pipeline, "internal": every or None, "limit": limit}
     jobs = with_api(context, lambda at: at.api.get("/jobs", **asked))
@@ -51,7 +49,7 @@ def list_jobs(
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Show one job: its parameters, counters and costs, and why it waits, if it does."""
     from forager.cli import job_tables
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     report = with_api(context, _of_job(job, lambda at, whole: at.api.get(f"/jobs/{whole}")))
     render.show_json(report) if as_json else render.out().print(job_tables.shown(report))
@@ -69,7 +67,7 @@ def tasks(
 ) -> None:
     """List the tasks of a job: state, attempts, and the last error."""
     from forager.cli import job_tables
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def ask(at: Reached, whole: str) -> Any:
         return await at.api.get(f"/jobs/{whole}/tasks", state=state, limit=limit)
@@ -78,7 +76,7 @@ def tasks(
     if as_json:
         render.show_json(listed)
     elif listed:
-        render.out().print(job_tables.tasks(listed))
+        render.out().print(job_tables.task_table(listed))
     else:
         render.notes().print(f"This job has no {state + ' ' if state else ''}tasks.", markup=False)
 
@@ -96,20 +94,19 @@ def logs(
 
     Covers all tasks of a job with up to 1,000 of them, and the failed tasks of a longer one.
     """
-    from forager.cli import job_log
-    from forager.kit.cli import render
+    from forager.cli import job_tables
+    from forager.sdk.cli import render
 
-    entries = with_api(context, _of_job(job, lambda at, whole: job_log.entries(at.api, whole, limit)))
-    render.show_json(entries) if as_json else render.out().print(job_log.table(entries))
+    entries = with_api(context, _of_job(job, lambda at, whole: job_tables.job_log_entries(at.api, whole, limit)))
+    render.show_json(entries) if as_json else render.out().print(job_tables.job_log_table(entries))
 
 
 @app.command()
 def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Follow a job until it has ended. Exit code 1 if it failed or is paused."""
     from forager.cli.feature_commands import words_of
-    from forager.kit.cli import progress
-    from forager.kit.cli.job_report import ended
-    from forager.kit.cli.run_job import follow
+    from forager.sdk.cli import progress
+    from forager.sdk.cli.run_job import ended, follow
 
     async def ask(at: Reached, whole: str) -> Mapping[str, Any]:
         report = await at.api.get(f"/jobs/{whole}")
@@ -142,7 +139,7 @@ def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 @app.command()
 def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Requeue its failed tasks and those skipped because of them."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     answered, remark = with_api(context, _of_job(job, _posted("retry")))
     if as_json:
@@ -167,7 +164,7 @@ def rejected(
 
     With --output and --json the number of rows is printed as JSON.
     """
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     rows = with_api(
         context, _of_job(job, lambda at, whole: write_pages(at.api.pages(f"/jobs/{whole}/rejected"), form, output))
@@ -181,8 +178,8 @@ def rejected(
 
 
 def _act(context: typer.Context, job: str, verb: str, message: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
-    from forager.kit.cli.ids import short_job
+    from forager.sdk.cli import render
+    from forager.sdk.cli.invocation import short_job
 
     answered, remark = with_api(context, _of_job(job, _posted(verb)))
     if as_json:

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import with_api
+from forager.sdk.cli.invocation import Json, with_api
 
 app = typer.Typer(help="Rates and limits per site or API: show, pause, set your own rules.", no_args_is_help=True)
 
@@ -32,7 +31,7 @@ FIELDS = {
 _UNITS = {"_ms": "ms", "_seconds": "s"}
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 USUAL_SECONDS = 2.0
-"""How long a request may take for a rate to be reached: --rate allows as many at once."""
+"""Assumed seconds of a request: --rate allows as many requests at once as the rate then needs."""
 MOST_AT_ONCE = 100
 
 
@@ -46,7 +45,7 @@ def list_lanes(
     as_json: Json = False,
 ) -> None:
     """List the lanes that jobs have used, or with --overrides the rules that operators set."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     path = "/overrides" if overrides else "/lanes"
     listed = with_api(context, lambda at: at.api.get(path, limit=limit))
@@ -60,7 +59,7 @@ def list_lanes(
 
 @app.command()
 def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Show the rules in force for a lane, their sources, and its state. Works before the first job, too."""
+    """Show the rules in force for a lane, their sources, and its state. Also works before the first job."""
     _shown(with_api(context, lambda at: at.api.get(path_of(lane))), as_json=as_json)
 
 
@@ -93,14 +92,14 @@ def set_rules(
     min_delay: Annotated[int | None, typer.Option(help="Minimum pause between two requests, in ms.")] = None,
     max_delay: Annotated[int | None, typer.Option(help="Maximum random pause between two requests, in ms.")] = None,
     hours: Annotated[str | None, typer.Option(metavar="START-END", help="UTC hours, such as 22-6; 0-24: all.")] = None,
-    robots: Annotated[bool | None, typer.Option("--robots/--no-robots", help="Whether robots.txt is obeyed.")] = None,
+    robots: Annotated[bool | None, typer.Option("--robots/--no-robots", help="Obey robots.txt.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Maximum requests in flight.")] = None,
     crawl_delay: Annotated[float | None, typer.Option(help="Minimum time between two requests, in seconds.")] = None,
-    proxies: Annotated[bool | None, typer.Option("--proxies/--no-proxies", help="Whether proxies are used.")] = None,
+    proxies: Annotated[bool | None, typer.Option("--proxies/--no-proxies", help="Use proxies.")] = None,
     proxy_cooldown: Annotated[float | None, typer.Option(help="Pause of a proxy after a request, in seconds.")] = None,
     block: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="What browsers do not load: image,font,media,stylesheet or none."),
+        typer.Option(metavar="NAMES", help="Types that browsers do not load: image,font,media,stylesheet or none."),
     ] = None,
     unset: Annotated[
         list[str] | None,
@@ -112,7 +111,7 @@ def set_rules(
 ) -> None:
     """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once.
 
-    Of several limits the slowest holds: --tokens and --interval change nothing while a pause is longer. The answer
+    The slowest of several limits holds: --tokens and --interval change nothing while a pause is longer. The answer
     names the one that holds; --rate sets all of them.
     """
     if rate is not None and (tokens is not None or interval is not None):
@@ -154,7 +153,7 @@ def set_rules(
 def path_of(lane: str) -> str:
     """Return the API path of a lane. A URL stands for its host."""
     from forager.core.hosts import host_of
-    from forager.kit.cli.client import part
+    from forager.sdk.cli.client import part
 
     name = host_of(lane) if "://" in lane else lane
     if not name or "/" in name:
@@ -183,7 +182,7 @@ def rate_rules(rate: tuple[float, float], lane: dict[str, Any]) -> dict[str, Any
 
 
 def _note_slower_rule(lane: dict[str, Any], tokens: float | None) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     rate = (
         f"{tokens or lane['rules']['tokens_per_interval']['value']:g}/{lane['rules']['interval_seconds']['value']:g}s"
@@ -225,14 +224,14 @@ def _rule(text: str) -> str:
 
 
 def _act(context: typer.Context, lane: str, verb: str, message: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     detail = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"), store="created")
     render.show_json(detail) if as_json else render.out().print(f"{message} {detail['name']}.", markup=False)
 
 
 def _show_lanes(lanes: list[dict[str, Any]]) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     if not lanes:
         render.notes().print(
@@ -249,7 +248,7 @@ def _show_lanes(lanes: list[dict[str, Any]]) -> None:
 
 
 def _show_overrides(listed: list[dict[str, Any]]) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     if not listed:
         render.notes().print("No operator has set a rule. Set one: forager lanes set example.com --tokens 1")
@@ -262,8 +261,8 @@ def _show_overrides(listed: list[dict[str, Any]]) -> None:
 
 
 def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
-    from forager.kit.cli import render
-    from forager.politeness.said import SOURCES
+    from forager.engine.lanes.rules.precedence import SOURCES
+    from forager.sdk.cli import render
 
     if as_json:
         render.show_json(lane)
@@ -300,7 +299,7 @@ def _asked(delay: float, rules: dict[str, Any]) -> str:
 
 
 def _breaker(breaker: dict[str, Any]) -> str:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     known = f"{breaker['state'].replace('_', ' ')}, {breaker['failures']} of {breaker['calls']} calls failed"
     return known if breaker["state"] != "open" else f"{known}, next try {render.moment(breaker['probe_at'])}"

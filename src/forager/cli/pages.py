@@ -1,17 +1,21 @@
 """`forager pages …`: stored pages and pictures, read back."""
 
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forager.core.errors import NotFound, Rejected
-from forager.kit.cli.client import part
-from forager.kit.cli.invocation import Json, Reached
-from forager.kit.cli.row_files import opened
-from forager.kit.cli.running import with_api
+from forager.sdk.cli.client import part
+from forager.sdk.cli.invocation import Json, Reached, with_api
+from forager.sdk.cli.row_files import opened
+
+if TYPE_CHECKING:
+    from forager.sdk.warc import WarcWriter
 
 app = typer.Typer(help="Stored pages and pictures: list, show and export them.", no_args_is_help=True)
 
@@ -19,6 +23,8 @@ Kind = Annotated[str, typer.Option("--kind", help="Kind of record: page or pictu
 Domain = Annotated[str | None, typer.Option("--domain", help="Only of this site, such as shop.example.")]
 PATH = "/pages"
 API = "/api/v1/pages/"
+SHORT_ID = re.compile("[0-9a-f]{4,35}")
+"""The first characters of an id. 36 characters are the id of a task."""
 
 
 class File(StrEnum):
@@ -36,7 +42,7 @@ def list_pages(
     as_json: Json = False,
 ) -> None:
     """List stored pages, or the pictures of products with `--kind picture`."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def work(at: Reached) -> list[Any]:
         found: list[Any] = []
@@ -63,7 +69,11 @@ def list_pages(
 def show(
     context: typer.Context,
     page: Annotated[
-        str, typer.Argument(metavar="PAGE", help="Its id, its URL, an html_path or image_path, or the id of a task.")
+        str,
+        typer.Argument(
+            metavar="PAGE",
+            help="Its id or the first characters of it, its URL, an html_path or image_path, or a task's id.",
+        ),
     ],
     file: Annotated[
         File | None, typer.Option("--file", help="raw, rendered or screenshot (default: the first that is stored).")
@@ -77,7 +87,7 @@ def show(
 
     With --json: where it was fetched, when, and which files are stored of it.
     """
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def work(at: Reached) -> tuple[Any, bytes]:
         detail = await _detail(at, page)
@@ -105,17 +115,29 @@ def show(
 @app.command()
 def export(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder for the files; created if it is missing.")],
+    folder: Annotated[
+        Path | None, typer.Argument(file_okay=False, help="Folder for the files; created if it is missing.")
+    ] = None,
     kind: Kind = "page",
     domain: Domain = None,
+    warc: Annotated[
+        Path | None, typer.Option("--warc", dir_okay=False, help="Write one WARC file (.warc.gz), and its index.")
+    ] = None,
+    wacz: Annotated[Path | None, typer.Option("--wacz", dir_okay=False, help="Write one WACZ package.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write stored pages or pictures as ordinary files, with an index of where each was fetched.
+    """Write stored pages or pictures as ordinary files, or as one WARC file or WACZ package.
 
-    The index is `index.jsonl`, one line for each file. Run it again to add what is new.
+    A folder gets `index.jsonl`, one line for each file; run it again to add what is new. A WARC file gets its CDXJ
+    index next to it, `NAME.cdxj`.
     """
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
+    if sum(each is not None for each in (folder, warc, wacz)) != 1:
+        raise typer.BadParameter("Name a folder, or one of --warc and --wacz.", param_hint="FOLDER")
+    if folder is None:
+        _export_archive(context, warc, wacz, kind, domain, as_json=as_json)
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -138,7 +160,23 @@ async def _detail(at: Reached, page: str) -> Any:
             raise NotFound(f"No page is stored for {name}. See `forager pages list`.")
         name = found[0]["id"]
     name = name.partition(API)[2].partition("/")[0] if API in name else name
+    if SHORT_ID.fullmatch(name):
+        name = await _full_id(at, name)
     return await at.api.get(f"{PATH}/{part(name)}")
+
+
+async def _full_id(at: Reached, short: str) -> str:
+    """Return the id of the stored page or picture that begins with these characters. Raises `NotFound` if there is
+    none, `Rejected` if there are several."""
+    matching: set[str] = set()
+    for kind in ("page", "picture"):
+        async for some in at.api.pages(PATH, kind=kind):
+            matching.update(each["id"] for each in some if each["id"].startswith(short))
+    if not matching:
+        raise NotFound(f"No stored page has an id that begins with {short!r}. See `forager pages list`.")
+    if len(matching) > 1:
+        raise Rejected(f"{len(matching)} ids of stored pages begin with {short!r}. Give more characters.")
+    return matching.pop()
 
 
 def _chosen(detail: Any, file: File | None) -> Any:
@@ -148,6 +186,66 @@ def _chosen(detail: Any, file: File | None) -> Any:
         there = ", ".join(each["name"] for each in files)
         raise NotFound(f"There is no {file} file of {detail['id']}. There is: {there}.")
     return chosen
+
+
+def _export_archive(
+    context: typer.Context, warc: Path | None, wacz: Path | None, kind: str, domain: str | None, *, as_json: bool
+) -> None:
+    """Write a WARC file with its index, or a WACZ package with both in it."""
+    from forager.sdk.cli import render
+    from forager.sdk.warc import WarcWriter, cdxj, write_wacz
+
+    output = warc or wacz
+    assert output is not None  # noqa: S101 - the caller has looked
+    with opened(output) as file:
+        if wacz is not None:
+            with TemporaryFile() as inner:
+                writer = WarcWriter(inner, "pages.warc.gz")
+                pages, missing = with_api(context, lambda at: _captured(at, writer, kind, domain))
+                inner.seek(0)
+                write_wacz(file, inner, "pages.warc.gz", writer.index, pages)
+        else:
+            writer = WarcWriter(file, output.name)
+            pages, missing = with_api(context, lambda at: _captured(at, writer, kind, domain))
+    if warc is not None:
+        with opened(output.with_name(f"{output.name}.cdxj")) as index:
+            index.write(cdxj(writer.index))
+    if as_json:
+        render.show_json({"pages": len(pages), "missing": missing, "output": str(output)})
+        return
+    lost = f" {render.some(missing, 'page')} no longer stored, or without an address." if missing else ""
+    render.notes().print(f"{render.some(len(pages), 'page')} in {output}.{lost}", markup=False, soft_wrap=True)
+
+
+async def _captured(
+    at: Reached, writer: "WarcWriter", kind: str, domain: str | None
+) -> tuple[list[dict[str, str]], int]:
+    """Write every stored page. Returns the entries of a list of pages, and the number that could not be written."""
+    from datetime import datetime
+
+    from forager.sdk.warc import CapturedPage
+
+    written: list[dict[str, str]] = []
+    missing = 0
+    async for some in at.api.pages(PATH, kind=kind, domain=domain):
+        for each in some:
+            try:
+                detail = await at.api.get(f"{PATH}/{each['id']}")
+                file = next(file for file in detail["files"] if file["name"] != File.SCREENSHOT)
+                body = (await at.api.download(f"{PATH}/{each['id']}/{file['name']}")).body
+            except (NotFound, StopIteration):
+                missing += 1
+                continue
+            url, fetched = each["url"] or detail["url"], detail["fetched_at"]
+            if url is None or fetched is None:
+                missing += 1
+                continue
+            about = {"forager-page": each["id"], "forager-kind": each["kind"], "forager-key": each["key"]}
+            about["forager-file"] = file["name"]
+            moment = datetime.fromisoformat(fetched)
+            writer.add(CapturedPage(url, moment, detail["status"] or 200, file["content_type"], body, about))
+            written.append({"id": each["id"], "url": url, "ts": fetched})
+    return written, missing
 
 
 async def _export(at: Reached, folder: Path, kind: str, domain: str | None) -> dict[str, int]:
@@ -163,9 +261,9 @@ async def _export(at: Reached, folder: Path, kind: str, domain: str | None) -> d
                     done["missing"] += 1
                     continue
                 for file in detail["files"]:
-                    place = folder / file["file_name"]
-                    if not place.exists():
-                        with opened(place) as to:
+                    target = folder / file["file_name"]
+                    if not target.exists():
+                        with opened(target) as to:
                             to.write((await at.api.download(f"{PATH}/{each['id']}/{file['name']}")).body)
                         done["new"] += 1
                     done["files"] += 1

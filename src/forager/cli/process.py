@@ -17,12 +17,11 @@ import structlog
 
 from forager.cli.supervise import Supervisor, beat_to_supervisor, supervised_command
 from forager.core.errors import FieldError, Rejected, StoreLocked
-from forager.kit.cli.exit_codes import ExitCode
-from forager.kit.cli.stopping import StopRequest, early_stop, stop_on_signals
 from forager.ledger.sqlite.lock import read_owner
+from forager.sdk.cli.invocation import ExitCode, StopRequest, early_stop, stop_on_signals
 
 if TYPE_CHECKING:
-    from forager.app import App
+    from forager.app.application import App
     from forager.ledger.reports import JobReport
     from forager.settings import Settings
 
@@ -42,7 +41,7 @@ LOOK_FOR_STORE_EVERY = 0.05
 
 def supervise(arguments: Sequence[str], settings: "Settings") -> int:
     """Run this same command in a child process and keep it running."""
-    from forager.logs import configure_logs
+    from forager.logging import configure_logs
 
     configure_logs(settings.log_level, settings.log_format, settings.secrets())
     command = supervised_command(arguments)
@@ -53,7 +52,7 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
     """Set up the child process (speed, logging without secrets) and run `main` in it."""
     import uvloop
 
-    from forager.logs import configure_logs
+    from forager.logging import configure_logs
 
     configure_logs(settings.log_level, settings.log_format, [*settings.secrets(), *([key] if key else [])])
     if early_stop() is not None:  # nothing is open yet that would have to be closed
@@ -65,7 +64,7 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
 
 
 class Mode(StrEnum):
-    """What `up` runs beside the API."""
+    """The work that `up` runs in addition to the API."""
 
     EMBEDDED = "embedded"
     """Everything."""
@@ -78,16 +77,17 @@ class Mode(StrEnum):
 async def up(
     settings: "Settings",
     key: str,
-    show_url: Callable[[str, Sequence[str]], None],
+    show_url: Callable[[str, str, Sequence[str]], None],
     mode: Mode = Mode.EMBEDDED,
 ) -> None:
-    """Run the API and what `mode` says beside it, until a stop is requested. `show_url` gets the URL and the notices of
-    the features."""
+    """Run the API and the work of `mode` until a stop is requested. `show_url` gets the URL, the link that signs a
+    browser in, and the notices of the features."""
     from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
-        async with serve(app, host=settings.host, port=settings.port, key=key) as url:
-            show_url(url, await app.notices())
+        links: list[str] = []
+        async with serve(app, host=settings.host, port=settings.port, key=key, take_link=links.append) as url:
+            show_url(url, links[0], await app.notices())
             log.info("up", url=url, pid=os.getpid())
             warming = asyncio.create_task(_warm_up(app, stop))
             async with _shifts(app) if mode is Mode.CELERY else nullcontext():
@@ -176,7 +176,7 @@ def _shifts(app: "App") -> AbstractAsyncContextManager[object]:
 
 
 def _tasks_from_kafka(app: "App", queues: Sequence[str]) -> AbstractAsyncContextManager[object]:
-    from forager.runners.kafka.work import consuming
+    from forager.runners.kafka.feed import consuming
 
     return consuming(app, queues)
 
@@ -209,7 +209,7 @@ async def _running(settings: "Settings") -> AsyncIterator[tuple["App", StopReque
 
 async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
     """Open the store. Wait a moment if a short command has it open; fail at once if a process with an API does."""
-    from forager.app import open_app
+    from forager.app.compose import open_app
 
     give_up = time.monotonic() + WAIT_FOR_STORE
     while True:
@@ -223,8 +223,11 @@ async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
 
 
 async def _until_idle(app: "App", left: "list[JobReport]") -> None:
-    """Wait until no open job can run. This must hold at several consecutive checks, because tasks may be created
-    meanwhile."""
+    """Create the tasks of the records that are due now, as `listings verify` leaves them, and wait until no open job
+    can run. This must hold at several consecutive checks, because tasks may be created meanwhile.
+
+    Records that come due later stay: those of a short interval would keep the worker busy for ever."""
+    await app.rechecker.look()
     looks = 0
     while looks < SURE_AFTER:
         jobs = await app.left_over()

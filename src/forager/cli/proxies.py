@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import with_api
+from forager.sdk.cli.invocation import Json, with_api
 
 app = typer.Typer(help="Proxies that requests to sites go through.", no_args_is_help=True)
 
@@ -18,7 +17,7 @@ Region = Annotated[str | None, typer.Option(help="Two-letter country code, such 
 @app.command("list")
 def list_proxies(context: typer.Context, as_json: Json = False) -> None:
     """List the proxies with their health, counters and latency."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     proxies = with_api(context, lambda at: at.api.get("/proxies"))
     if as_json:
@@ -52,7 +51,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add a proxy. Its user name and password are encrypted and never shown."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     body = {"address": sys.stdin.readline().strip() if address == "-" else address}
     added = with_api(
@@ -74,8 +73,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Test one proxy, or all, by a connection. One that passes is healthy again; one switched off stays off."""
-    from forager.kit.cli import render
-    from forager.kit.cli.errors import ProblemFound
+    from forager.sdk.cli import render
+    from forager.sdk.cli.client import ProblemFound
 
     async def checked(at: Any) -> list[dict[str, Any]]:
         numbers = [number] if number is not None else [each["id"] for each in await at.api.get("/proxies")]
@@ -103,7 +102,7 @@ def change(
     as_json: Json = False,
 ) -> None:
     """Switch a proxy on or off, or set its region."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     body = {name: value for name, value in (("is_active", active), ("region", region)) if value is not None}
 
@@ -120,14 +119,14 @@ def change(
 @app.command()
 def remove(context: typer.Context, number: Number, as_json: Json = False) -> None:
     """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     removed = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"), fields=OF_PROXY)
     render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
 def condition(proxy: dict[str, Any]) -> str:
-    """Return the word that tells whether the proxy is used."""
+    """Return a word for whether the proxy is used."""
     if not proxy["is_active"]:
         return "switched off"
     if proxy["disabled"]:

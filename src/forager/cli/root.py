@@ -7,27 +7,27 @@ import typer
 
 from forager import __version__
 from forager.cli import (
-    archive,
-    blobs,
-    database,
+    changes,
     dead,
     demo,
     doctor,
     export,
+    init,
     jobs,
+    keys,
     lanes,
+    mcp,
     pages,
     proxies,
-    prune,
-    restore,
+    rechecks,
     sandbox,
     schedules,
     serving,
     sinks,
-    watches,
+    upkeep,
 )
 from forager.cli.feature_commands import RootGroup
-from forager.kit.cli.invocation import Invocation
+from forager.sdk.cli.invocation import Invocation
 
 app = typer.Typer(
     cls=RootGroup,
@@ -67,16 +67,20 @@ app.command()(serving.worker)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")
-app.add_typer(watches.app, name="watches")
+app.add_typer(rechecks.app, name="rechecks")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(keys.app, name="keys")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(pages.app, name="pages")
-app.add_typer(blobs.app, name="blobs")
+app.add_typer(upkeep.blobs_app, name="blobs")
+app.command()(changes.changes)
 app.command()(export.export)
-app.command()(prune.prune)
-app.command()(archive.archive)
-app.command()(restore.restore)
+app.command()(mcp.mcp)
+app.command()(init.init)
+app.command()(upkeep.prune)
+app.command()(upkeep.archive)
+app.command()(upkeep.restore)
 app.command()(doctor.doctor)
-app.add_typer(database.app, name="db")
+app.add_typer(upkeep.database_app, name="db")
 app.command()(sandbox.sandbox)

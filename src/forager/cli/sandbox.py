@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forager.kit.cli.exit_codes import ExitCode
-from forager.kit.cli.invocation import Json
+from forager.sdk.cli.invocation import ExitCode, Json
 
 if TYPE_CHECKING:
     from forager.cli.sandbox_upstreams import Simulated
@@ -29,6 +28,9 @@ def sandbox(
     homes: Annotated[int, typer.Option(min=0, max=16_384, help="Homes of each market of the listings site.")] = 30,
     shop_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the shop (0 = any free port).")] = 0,
     shop_pages: Annotated[int, typer.Option(min=0, max=100_000_000, help="Product pages of the shop.")] = 1000,
+    receiver_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the webhook receiver (0 = any free port).")
+    ] = 0,
     seed: Annotated[int | None, typer.Option(help="Seed for the generated data.")] = None,
     key: Annotated[str | None, typer.Option(help="Serper: API key that is accepted (default: sandbox-key).")] = None,
     latency_ms: Annotated[float | None, typer.Option(help="Serper: latency of an answer, in milliseconds.")] = None,
@@ -87,6 +89,7 @@ def sandbox(
         homes=homes,
         shop_port=shop_port,
         shop_pages=shop_pages,
+        receiver_port=receiver_port,
         quiet=as_json,
     )
     others = [build(options) for build in UPSTREAMS]
@@ -111,7 +114,7 @@ def _share(text: str) -> tuple[str, float]:
 
 def _announce(url: str, key: str, others: "Sequence[Simulated]", *, as_json: bool) -> None:
     """Print how to point Forager at the simulated upstreams. Their ports are known only now that they listen."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     allow = ",".join(
         [url.removeprefix("http://"), *(endpoint for each in others for endpoint in each.server.endpoints)]

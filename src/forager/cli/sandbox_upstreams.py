@@ -11,7 +11,7 @@ from forager.sandbox import (
     CredentialBackend,
     GoogleConfig,
     GoogleSandbox,
-    Received,
+    ReceivedRequest,
     SandboxSite,
     ShopConfig,
     ShopSandbox,
@@ -36,11 +36,12 @@ class Options:
     homes: int
     shop_port: int
     shop_pages: int
+    receiver_port: int
     quiet: bool
     """Print nothing but the announcement."""
 
 
-class Server(AbstractAsyncContextManager[Any], Protocol):
+class SandboxServer(AbstractAsyncContextManager[Any], Protocol):
     """A server that listens on local ports while the block runs."""
 
     @property
@@ -53,7 +54,7 @@ class Server(AbstractAsyncContextManager[Any], Protocol):
 class Simulated:
     """One simulated upstream. Its URL is known only once it listens, hence the functions."""
 
-    server: Server
+    server: SandboxServer
     hints: Callable[[], Sequence[str]]
     """Lines for people: variables to export and commands to try."""
     data: Callable[[], Mapping[str, Any]]
@@ -75,7 +76,9 @@ def site(options: Options) -> Simulated:
 
 def webhooks(options: Options) -> Simulated:
     """A webhook receiver that checks signatures and prints the messages."""
-    receiver = WebhookReceiver([WEBHOOK_SECRET], tell=None if options.quiet else _show_webhook)
+    receiver = WebhookReceiver(
+        [WEBHOOK_SECRET], port=options.receiver_port, tell=None if options.quiet else _show_webhook
+    )
     return Simulated(
         receiver,
         lambda: [
@@ -153,10 +156,10 @@ def shop(options: Options) -> Simulated:
 UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify, shop)
 
 
-def _show_webhook(received: Received) -> None:
+def _show_webhook(received: ReceivedRequest) -> None:
     import orjson
 
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     if received.problem:
         render.write(f"webhook refused: {received.problem}\n")

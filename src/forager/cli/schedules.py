@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from forager.core.durations import seconds_with_unit
+from forager.core.clock import seconds_with_unit
 from forager.core.errors import FieldError, Rejected
-from forager.core.names import checked_name
-from forager.kit.cli.invocation import Json, Reached
-from forager.kit.cli.running import post, with_api
+from forager.core.ids import checked_name
+from forager.sdk.cli.invocation import Json, Reached, post, with_api
 
 app = typer.Typer(help="Jobs that are created repeatedly.", no_args_is_help=True)
 
@@ -22,7 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name."
 @app.command("list")
 def list_schedules(context: typer.Context, as_json: Json = False) -> None:
     """List the schedules: when each fires next, and which job it created last."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     schedules = with_api(context, lambda at: at.api.get("/schedules"))
     if as_json:
@@ -49,8 +48,8 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show a schedule and its last ten runs: what each did and how long it took."""
-    from forager.kit.cli import render
-    from forager.kit.cli.client import part
+    from forager.sdk.cli import render
+    from forager.sdk.cli.client import part
 
     async def work(at: Reached) -> dict[str, Any]:
         schedule = await at.api.get(f"/schedules/{part(checked_name(name))}")
@@ -79,8 +78,8 @@ def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 
 async def _run(at: Reached, job: dict[str, Any]) -> dict[str, Any]:
-    """A job of a schedule; what it did is what its tasks tell, added up."""
-    from forager.kit.cli.job_report import seconds_of
+    """Return a job of a schedule, with the sums of its tasks' results."""
+    from forager.sdk.cli.run_job import seconds_of
 
     tasks = await at.api.get(f"/jobs/{job['id']}/tasks", limit=TASKS_OF_A_RUN)
     did: dict[str, Any] = {}
@@ -101,7 +100,7 @@ async def _run(at: Reached, job: dict[str, Any]) -> dict[str, Any]:
 
 
 class _WithFields(TyperCommand):
-    """A command whose help ends with the fields of each pipeline's jobs; they are read only when help is asked for."""
+    """A command whose help ends with the fields of each pipeline's jobs; they are read only for the help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.epilog = fields_of_pipelines()
@@ -134,8 +133,8 @@ def add(
 
     Jobs that cost money need a budget or --no-budget; what a month costs is shown.
     """
-    from forager.kit.cli import render
-    from forager.kit.cli.client import part
+    from forager.sdk.cli import render
+    from forager.sdk.cli.client import part
 
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
     body |= {"cron": cron, "every": seconds(every) if every is not None else None, "no_budget": no_budget}
@@ -159,8 +158,8 @@ def add(
 @app.command()
 def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Remove a schedule. Jobs that it created stay."""
-    from forager.kit.cli import render
-    from forager.kit.cli.client import part
+    from forager.sdk.cli import render
+    from forager.sdk.cli.client import part
 
     removed = with_api(context, lambda at: at.api.delete(f"/schedules/{part(checked_name(name))}"))
     render.show_json(removed) if as_json else render.out().print("Removed.")
@@ -188,8 +187,8 @@ def _last(schedule: dict[str, Any]) -> Any:
     """Render the time of the last firing, the last job, and the error if the last firing created none."""
     from rich.text import Text
 
-    from forager.kit.cli import render
-    from forager.kit.cli.ids import short_job
+    from forager.sdk.cli import render
+    from forager.sdk.cli.invocation import short_job
 
     job = schedule["last_job"]
     below = [short_job(job) if job else None, schedule["last_error"]]
@@ -198,7 +197,7 @@ def _last(schedule: dict[str, Any]) -> Any:
 
 
 def rhythm(schedule: dict[str, Any]) -> str:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     if schedule["cron"] is None:
         return f"every {render.duration(schedule['every'])}"
@@ -207,7 +206,7 @@ def rhythm(schedule: dict[str, Any]) -> str:
 
 
 def _cost(schedule: dict[str, Any]) -> str | None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     cost = schedule["per_month"]
     if cost is None:
@@ -220,8 +219,8 @@ def _cost(schedule: dict[str, Any]) -> str | None:
 def fields_of_pipelines() -> str:
     """Return the fields that the jobs of each pipeline take, as the end of a help text. A field whose values are given
     shows them, so the actions of a pipeline are in it."""
-    from forager.config import new_settings
-    from forager.features import all_features
+    from forager.app.config import new_settings
+    from forager.app.features import all_features
 
     settings = new_settings()
     parts = ["Fields of the jobs, by pipeline (* is required):"]
@@ -287,8 +286,8 @@ def hinted(wrong: FieldError, given: list[str]) -> FieldError:
 
 
 def _act(context: typer.Context, name: str, verb: str, message: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
-    from forager.kit.cli.client import part
+    from forager.sdk.cli import render
+    from forager.sdk.cli.client import part
 
     answered, but = post(context, f"/schedules/{part(checked_name(name))}/{verb}")
     if as_json:
@@ -297,3 +296,5 @@ def _act(context: typer.Context, name: str, verb: str, message: str, *, as_json:
     job = answered.get("job_id") if isinstance(answered, dict) else None
     follow = but or f" Follow it: forager jobs watch {job}"
     render.out().print(f"{message}{follow}" if job else message, markup=False, soft_wrap=True)
+    if verb == "resume" and isinstance(answered, dict) and answered.get("per_month") is not None:
+        render.out().print(f"It costs {_cost(answered)}.", markup=False, soft_wrap=True)

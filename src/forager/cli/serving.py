@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from forager.core.errors import FieldError, Rejected, Unconfigured
-from forager.kit.cli.invocation import Json, invocation
+from forager.sdk.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,21 +36,25 @@ def up(
     ] = False,
     runner: Annotated[
         Literal["embedded", "celery"],
-        typer.Option(help="What works: this process, or Celery workers that it sends shifts to (PostgreSQL)."),
+        typer.Option(help="Runner of tasks: this process, or Celery workers that it sends shifts to (PostgreSQL)."),
     ] = "embedded",
     broker: Annotated[str | None, typer.Option(help="URL of Celery's broker (FORAGER_BROKER_URL).")] = None,
     shifts: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Maximum shifts at once (FORAGER_SHIFTS, default 8).")
     ] = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the dashboard in a browser; without it, nothing is opened.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Run Forager: API, engine and schedules in one process, restarted if it dies.
+    """Run Forager: API, dashboard, engine and schedules in one process, restarted if it dies.
 
-    Prints its URL, and on the very first start the service key. On Ctrl-C or SIGTERM, in-flight tasks finish.
+    Prints its URL, a link that signs a browser in to the dashboard once, and on the very first start the service key.
+    On Ctrl-C or SIGTERM, in-flight tasks finish.
     """
     from forager.cli import process
     from forager.cli.supervise import is_supervised
-    from forager.cli.supervisor_lock import looking_after
+    from forager.client.connect import up_lock
     from forager.secrets.service_key import check_bind, service_key
 
     settings = invocation(context).settings({"host": host, "port": port, "broker_url": broker, "shifts": shifts})
@@ -60,9 +64,15 @@ def up(
     key, is_new = service_key(settings.home, settings.service_key)
     check_bind(settings.host, key)
     if is_supervised():
-        up_ = process.up(settings, key, lambda url, notices: _show_url(url, notices, as_json=as_json), mode)
+
+        def show(url: str, link: str, notices: "Sequence[str]") -> None:
+            _show_url(url, link, notices, as_json=as_json)
+            if open_browser:
+                _open(link)
+
+        up_ = process.up(settings, key, show, mode)
         return process.run_process(settings, up_, key=key)
-    with looking_after(settings.home) if settings.database_url is None else nullcontext():
+    with up_lock(settings.home) if settings.database_url is None else nullcontext():
         if is_new:
             _show_key(key, settings.home / "service.key", as_json=as_json)
         return process.supervise(invocation(context).arguments, settings)
@@ -73,7 +83,8 @@ def worker(
     until_idle: Annotated[
         bool,
         typer.Option(
-            "--until-idle", help="Exit when no task can run within a minute; list the jobs left. No schedules."
+            "--until-idle",
+            help="Run what is due; exit when no task can run within a minute; list the jobs left. No schedules.",
         ),
     ] = False,
     queue: Annotated[
@@ -81,7 +92,7 @@ def worker(
     ] = None,
     runner: Annotated[
         Literal["embedded", "kafka"],
-        typer.Option(help="Where tasks come from: the ledger alone, or Kafka topics of the queues (PostgreSQL)."),
+        typer.Option(help="Source of tasks: the ledger alone, or Kafka topics of the queues (PostgreSQL)."),
     ] = "embedded",
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port (0 = any free port).")
@@ -98,7 +109,7 @@ def worker(
     """
     from forager.cli import job_tables, process
     from forager.cli.supervise import is_supervised
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     settings = invocation(context).settings()
     if queue and until_idle:
@@ -156,19 +167,28 @@ def _plain(job: "JobReport") -> dict[str, Any]:
     return job.model_dump(mode="json")
 
 
-def _show_url(url: str, notices: "Sequence[str]", *, as_json: bool) -> None:
-    from forager.kit.cli import render
+def _open(link: str) -> None:
+    """Open a link in the user's browser, in a thread: some browsers answer only when they end."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
+
+
+def _show_url(url: str, link: str, notices: "Sequence[str]", *, as_json: bool) -> None:
+    from forager.sdk.cli import render
 
     if as_json:
-        render.show_json({"url": url, **({"notices": notices} if notices else {})}, indent=False)
+        render.show_json({"url": url, "link": link, **({"notices": notices} if notices else {})}, indent=False)
         return
     for line in notices:
         render.write(f"{line}\n")
     render.write(f"Forager is up at {url} (Ctrl-C stops it)\n")
+    render.write(f"Dashboard (this link works once, for 5 minutes): {link}\n")
 
 
 def _show_key(key: str, path: Path, *, as_json: bool) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     if as_json:
         render.show_json({"service_key": key, "kept_in": str(path)}, indent=False)

@@ -1,13 +1,13 @@
 """`forager sinks …`: add, show, pause, replay and remove sinks, and decide about refused changes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import NO_WORKER, post, with_api
+from forager.sdk.cli.invocation import NO_WORKER, Json, post, with_api
 
-app = typer.Typer(help="Where changes are delivered: add, show, pause, replay, remove.", no_args_is_help=True)
+app = typer.Typer(help="Sinks receive changes: add, show, pause, replay, remove.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name, such as webhook.")]
 MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help="Only this change (default: all).")]
@@ -15,8 +15,8 @@ MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help
 
 @app.command("list")
 def list_sinks(context: typer.Context, as_json: Json = False) -> None:
-    """List the sinks: state, backlog, what was delivered and what is wrong now."""
-    from forager.kit.cli import render
+    """List the sinks: state, backlog, deliveries and current errors."""
+    from forager.sdk.cli import render
 
     sinks = with_api(context, lambda at: at.api.get("/sinks"))
     if as_json:
@@ -44,7 +44,7 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def types(context: typer.Context, as_json: Json = False) -> None:
     """List the types of sinks, and the options of each."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     found = with_api(context, lambda at: at.api.get("/sink-types"), store="optional")
     if as_json:
@@ -67,6 +67,13 @@ def add(
     pipelines: Annotated[
         list[str] | None, typer.Option("--pipeline", help="Only changes of this pipeline's jobs (default: all).")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Only records that meet it: 'old.price > price'."),
+    ] = None,
+    changed: Annotated[
+        list[str] | None, typer.Option("--changed", metavar="FIELD", help="Only changes of this field.")
+    ] = None,
     options: Annotated[
         list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of its type.")
     ] = None,
@@ -78,13 +85,14 @@ def add(
     A sink that cannot work is refused: a package or a file of credentials is missing, a folder cannot be written, a URL
     is malformed. A server that does not answer now is a warning.
     """
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     body = {
         "name": sink,
         "type": type_,
         "kinds": kinds or None,
         "pipelines": pipelines or None,
+        "where": _condition(where, changed or ()),
         "options": dict(_option(text) for text in options or ()),
         "after": "now" if from_now else 0,
     }
@@ -107,7 +115,7 @@ def add(
 @app.command()
 def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
     """Show one sink: its position in the log, backlog, rate and failures."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     status = with_api(context, lambda at: at.api.get(_path(sink)))
     if as_json:
@@ -120,6 +128,7 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
                 ("sink", render.plain(status["name"])),
                 ("type", render.plain(status["type"]) if status["type"] else None),
                 ("kinds", render.plain(", ".join(status["kinds"])) if status["kinds"] else None),
+                ("where", render.plain(status["where"]) if status["where"] else None),
                 ("pipelines", render.plain(", ".join(status["pipelines"])) if status["pipelines"] else None),
                 ("options", render.plain(_options(status["options"])) if status["options"] else None),
                 ("state", state_of(status)),
@@ -163,7 +172,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Deliver changes to a sink again. Changes that it already has are not duplicated."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     async def work(at: Any) -> tuple[Any, str]:
         return await at.api.post(f"{_path(sink)}/replay", {"after": after}), f" {NO_WORKER}" if at.is_alone else ""
@@ -188,7 +197,7 @@ def refused(
     as_json: Json = False,
 ) -> None:
     """List the changes that a sink refused, and why."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     changes = with_api(context, lambda at: at.api.get(f"{_path(sink)}/refused", limit=limit))
     if as_json:
@@ -228,7 +237,7 @@ def discard(
 @app.command()
 def remove(context: typer.Context, sink: Name, as_json: Json = False) -> None:
     """Remove a sink: its row, its position and its refused changes."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     removed = with_api(context, lambda at: at.api.delete(_path(sink)))
     render.show_json(removed) if as_json else render.out().print(f"Removed {sink}.", markup=False)
@@ -246,7 +255,7 @@ def state_of(sink: dict[str, Any]) -> Any:
 
 def _failing(sink: dict[str, Any]) -> str:
     """Return the last error, since when the sink fails, and what happens next."""
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     parts = [f"failing since {render.moment(sink['failing_since'])}"] if sink["failing_since"] else []
     if sink["waiting"]:
@@ -254,6 +263,15 @@ def _failing(sink: dict[str, Any]) -> str:
     if sink["retry_at"]:
         parts.append(f"next try {render.moment(sink['retry_at'])}")
     return f"{sink['error']} ({', '.join(parts)})" if parts else str(sink["error"])
+
+
+def _condition(where: str | None, changed: Sequence[str]) -> str | None:
+    """Return the condition of `--where` and `--changed` together. The given text comes first, so that positions in an
+    error are those of what was typed."""
+    of_fields = " or ".join(f"changed({name})" for name in changed)
+    if where is None or not of_fields:
+        return where or of_fields or None
+    return f"({where}) and ({of_fields})"
 
 
 def _option(text: str) -> tuple[str, str]:
@@ -268,20 +286,20 @@ def _options(options: dict[str, Any]) -> str:
 
 
 def _path(sink: str) -> str:
-    from forager.kit.cli.client import part
+    from forager.sdk.cli.client import part
 
     return f"/sinks/{part(sink)}"
 
 
 def _act(context: typer.Context, sink: str, verb: str, message: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     status = with_api(context, lambda at: at.api.post(f"{_path(sink)}/{verb}"))
     render.show_json(status) if as_json else render.out().print(message, markup=False)
 
 
 def _decide(context: typer.Context, sink: str, verb: str, change: int | None, message: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
+    from forager.sdk.cli import render
 
     which = "" if change is None else f"?change={change}"
     decided, but = post(context, f"{_path(sink)}/refused/{verb}{which}")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from forager.kit.cli.stopping import NUMBERS, kept_by
+from forager.sdk.cli.invocation import NUMBERS, kept_by
 
 log = structlog.get_logger("forager.cli.supervise")
 
@@ -32,6 +32,8 @@ AFTER_GRACE = 5.0
 MOST_IN_A_ROW = 30
 """Maximum number of quick exits in a row (with an exit code, or before the first heartbeat). A worker that is killed
 while it works does not count: isolating a task that kills its worker takes several deaths."""
+OPEN = "--open"
+"""The option of `forager up` that opens a browser."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -57,6 +59,7 @@ class Supervisor:
         while True:
             started = time.monotonic()
             code = self._run_once()
+            self._command = [each for each in self._command if each != OPEN]  # only the first start opens a browser
             if -code in NUMBERS:
                 return 0
             if self._told_to_stop or code == 0 or (code > 0 and not self._has_beaten):
@@ -144,7 +147,7 @@ def _how(code: int) -> str:
 
 
 def _die_with_parent() -> None:
-    """Ask the system to kill the child when the supervisor dies: otherwise a new supervisor would find the store
+    """Have the system kill the child when the supervisor dies: otherwise a new supervisor would find the store
     locked."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -22,8 +22,8 @@ class Change:
     """The record's natural key, unique within its kind (and, for a record of job scope, its job); the public id of a
     job or a task."""
     op: str
-    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job; the new state of a task
-    (`failed`; `queued` when it is retried or, where it is offered, new), for the states that its pipeline tells."""
+    """The event: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job; the new state of a task
+    (`failed`; `queued` when it is retried or, where it is offered, new), for the states that its pipeline logs."""
     version: int
     """Grows with every change of this key: of two changes, the higher version is the later state."""
     job: UUID | None
@@ -31,7 +31,7 @@ class Change:
     pipeline: str | None
     """The pipeline of that job."""
     at: int
-    """When it was committed, in Unix milliseconds."""
+    """Time when it was committed, in Unix milliseconds."""
     body: Mapping[str, Any] | None
     """The whole value after the change, without fields that are unknown. For a record that was renamed (`gone`), only
     the stronger key that replaces it. None where the record of job scope has been removed since."""
@@ -40,12 +40,12 @@ class Change:
 
     @property
     def json(self) -> Any:
-        """The body in a form for `orjson.dumps` only: not decoded, where the log stores JSON."""
+        """Return the body in a form for `orjson.dumps` only: not decoded, where the log stores JSON."""
         return self.body
 
     @property
     def fields(self) -> Mapping[str, Any] | None:
-        """The fields of the body. A nested value is in a form for `orjson.dumps` only, as in `json`."""
+        """Return the fields of the body. A nested value is in a form for `orjson.dumps` only, as in `json`."""
         return self.body
 
     @property

@@ -11,7 +11,7 @@ Dialect = Literal["sqlite", "postgresql"]
 class Database(Protocol):
     @property
     def dialect(self) -> Dialect:
-        """Which database it is, for the few statements that cannot be written portably."""
+        """The kind of database, for the few statements that cannot be written portably."""
         ...
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:

@@ -4,7 +4,7 @@ Each has a message for people, and a reason and an error type for programs (`cor
 
 ForagerError
 ├── Transient            the same call may succeed later: the engine retries
-│   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
+│   ├── RateLimited      the upstream answered 429: the lane slows down, no attempt is burned
 │   ├── TimedOut         no answer in time: what it cost is unknown
 │   ├── Unreachable      no connection: the name does not resolve, or nothing listens there
 │   │   └── NameUnknown  the name servers do not have the name: another attempt soon will not change that
@@ -15,12 +15,12 @@ ForagerError
 │   └── NoHealthyProxies all proxies are unhealthy or switched off
 ├── Permanent            the same call will fail again: the task becomes a dead letter
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
-│   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
+│   ├── CircuitOpen      the lane's breaker is open, and the step does not wait
 │   ├── CredentialsMissing there are no credentials for this site
 │   ├── BlobMissing      a stored page is gone or damaged: fetch it again
 │   ├── ParseFailed      a page could not be read within its limits, or killed the process that read it
 │   └── Undecodable      a row of the ledger does not fit its class any more
-├── Disallowed           robots.txt says no: the task is skipped
+├── Disallowed           robots.txt disallows it: the task is skipped
 ├── Unconfigured         an operator must act: the job is paused, its task stays queued
 ├── Busy                 the request is valid, but there is no room for it now: try again later
 │   └── Stopping         … because we are shutting down
@@ -41,8 +41,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from forager.core.reasons import ErrorType, Reason
-from forager.core.retry import Retry
+from forager.core.states import ErrorType, Reason
+
+# Retry policies, as values. `engine/waits.py` applies them.
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Number of retries of a transient failure, and the delays before them. Delays double up to `cap`; jitter adds up
+    to 10 %."""
+
+    times: int = 3
+    first: float = 5.0
+    cap: float = 900.0
+    delays: tuple[float, ...] | None = None
+    """A table instead of the three values above: one delay per retry, and as many retries as it has entries."""
+
+    @property
+    def limit(self) -> int:
+        """Return how many retries there are."""
+        return self.times if self.delays is None else len(self.delays)
+
+    def delay(self, number: int) -> float:
+        """Return the seconds before retry `number` (from 1); beyond a table's end, its last delay."""
+        if self.delays:
+            return self.delays[min(number, len(self.delays)) - 1]
+        return min(self.cap, self.first * 2.0 ** min(number - 1, 64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,7 @@ class ForagerError(Exception):
 
     @property
     def message(self) -> str:
-        """The error message."""
+        """Return the error message."""
         text = str(self.args[0])
         return text if self.where is None else f"{self.where}: {text}"
 
@@ -92,7 +116,7 @@ class Transient(ForagerError):
 
     error_type = ErrorType.NETWORK
     maybe_done = False
-    """Whether the upstream may have executed and charged the call although no answer arrived."""
+    """True if the upstream may have executed and charged the call although no answer arrived."""
 
     def __init__(
         self,
@@ -112,7 +136,7 @@ class Transient(ForagerError):
 
 
 class RateLimited(Transient):
-    """The upstream asked for fewer calls.
+    """The upstream limits the rate of calls.
 
     Burns no attempt. Without `retry_after`, the waits double from 1 to 60 s, or follow `retry`, until the step's
     patience is exhausted.
@@ -129,7 +153,7 @@ class RateLimited(Transient):
         facts: Mapping[str, int] | None = None,
         retry: Retry | None = None,
     ) -> None:
-        super().__init__(message or "The upstream asked for fewer calls.", facts=facts, retry=retry)
+        super().__init__(message or "The upstream limits the rate of calls.", facts=facts, retry=retry)
         self.retry_after = retry_after
 
 
@@ -242,7 +266,7 @@ class Undecodable(Permanent):
 
 
 class Disallowed(ForagerError):
-    """robots.txt says no."""
+    """robots.txt disallows the URL."""
 
     reason = Reason.ROBOTS
     error_type = ErrorType.BLOCKED
@@ -259,7 +283,7 @@ class Busy(ForagerError):
 
 
 class Stopping(Busy):
-    """Forager is shutting down. Ask again when it is back."""
+    """Forager is shutting down. Retry when it is back."""
 
 
 class ServiceAway(ForagerError):
@@ -275,7 +299,7 @@ class FieldError:
 
 
 class Rejected(ForagerError):
-    """What was asked for is not valid."""
+    """The request is not valid."""
 
     def __init__(self, message: str, *, fields: Sequence[FieldError] = ()) -> None:
         super().__init__(message)

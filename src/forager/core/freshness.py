@@ -89,7 +89,7 @@ class Badge:
 
 
 def badge(confidence: float, first_seen_at: datetime, at: datetime) -> Badge | None:
-    """Return the badge of a record with this confidence at the moment `at`; None if it should not be shown at all."""
+    """Return the badge of a record with this confidence at the moment `at`; None if it should not be shown."""
     if confidence >= _RECENT:
         return Badge("green", "Recently verified")
     if confidence >= _LISTED:
@@ -124,7 +124,7 @@ class FreshRecord(Record):
 
     confidence_base: float | None = None
     confidence_updated_at: datetime | None = None
-    """When the base was set."""
+    """Time when the base was set."""
     decay_rate: float | None = None
     """Points per hour."""
     zero_at: datetime | None = None

@@ -15,9 +15,59 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from forager.core.errors import Evidence, Permanent
-from forager.core.reasons import ErrorType
 from forager.core.secret import Secret
-from forager.core.visit import Action
+from forager.core.states import ErrorType
+
+# The script of a browser visit, as values. The request itself is the first step: loading the URL.
+
+
+MOST_SCROLLS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Wait until an element matches the selector. With `must`, a page without one is a failure."""
+
+    selector: str
+    timeout: float = 10.0
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitQuiet:
+    """Wait until nothing has been loading for half a second. A page that never stops loading is taken as it is."""
+
+    timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scroll:
+    """Scroll to the end of the page, and again while that makes it longer, at most this number of times."""
+
+    times: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Click:
+    """Click an element, such as a consent button or "show more". A missing one is skipped, unless it `must` exist."""
+
+    selector: str
+    timeout: float = 2.0
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Screenshot:
+    """Take a PNG of the visible part, or of the whole page."""
+
+    full_page: bool = False
+    if_wrong: bool = False
+    """Only if the page looks wrong: an error status, a login, a captcha, almost no text. A screenshot of every page
+    would double the time of a visit."""
+
+
+Action = WaitFor | WaitQuiet | Scroll | Click | Screenshot
+
 
 Render = Literal["http", "browser", "auto"]
 """`auto`: plain HTTP first, then a browser if the page needs one. Each of the two requests counts."""
@@ -85,7 +135,7 @@ class Request:
     max_redirects: int = 5
     render: Render = "http"
     script: tuple[Action, ...] = ()
-    """What a browser does after it has loaded the URL; ignored for plain HTTP."""
+    """Actions of a browser after it has loaded the URL; ignored for plain HTTP."""
     keep: bool | Literal["bytes"] = False
     """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again.
     `bytes`: store the body and its type without its address, so that the same file of two addresses is stored once."""
@@ -95,12 +145,12 @@ class Request:
 
     # ── filled in by the lane, never by a step ──
     site: bool = False
-    """Whether the target is a web site, not an API: its answer is classified (`Response.looks`), and a proxy may be
+    """True if the target is a web site, not an API: its answer is classified (`Response.looks`), and a proxy may be
     used."""
     proxy: int | None = None
     """The proxy to go through, by its number in the ledger."""
     block: frozenset[str] = frozenset()
-    """What a browser does not load: image, font, media, stylesheet."""
+    """Resources that a browser does not load: image, font, media, stylesheet."""
     delay: tuple[float, float] | None = None
     """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
     cookies: tuple[Cookie, ...] = ()
@@ -149,7 +199,7 @@ class Request:
 _BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
 """All but the last two, `on_leave` and `on_hop`."""
 _BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-8])
-"""What a step fills in: all but the last eight, from `site` on."""
+"""The fields that a step sets: all but the last eight, from `site` on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +214,12 @@ class Response:
     elapsed_ms: int
     looks: Looks = "page"
     rendered: bool = False
-    """Whether a browser rendered it: the body is then the rendered page."""
+    """True if a browser rendered it: the body is then the rendered page."""
     console: tuple[str, ...] = ()
     """Console errors of a rendered page."""
     screenshot: bytes | None = None
     blob: str | None = None
-    """The `blob:` URL of the stored answer, if the request asked to keep it or was such a URL itself."""
+    """The `blob:` URL of the stored answer, if the request has `keep` or was for such a URL."""
 
     def stored_as(self, blob: str) -> "Response":
         """Return a copy with the `blob:` URL under which it is stored, faster than `dataclasses.replace` does."""

@@ -63,12 +63,12 @@ _PATTERNS = {
     "^[0-9a-f-]+$": "must be an id or its first characters: digits, `a` to `f` and `-`",
     r"^[\x21-\x7e]+$": "must be printable ASCII characters without blanks",
 }
-"""What each pattern of our own fields allows. A test fails for a pattern of the API that is missing here."""
+"""Descriptions of the patterns of our own fields. A test fails for a pattern of the API that is missing here."""
 _TOO_LARGE = 1 << 53
 
 
 def _too_long(limit: Mapping[str, Any]) -> str:
-    """Pydantic calls it a Value if it does not know whether it is a text or a list."""
+    """Pydantic calls it a Value if it could be a text or a list."""
     if limit.get("field_type") == "Value":
         return f"has a length of {limit['actual_length']}; at most {limit['max_length']} is allowed"
     return f"has {_some(limit['actual_length'], 'entry', 'entries')}; at most {limit['max_length']} are allowed"

@@ -1,4 +1,4 @@
-"""What a step returns. Expected ends are values; `Transient` and `Permanent` errors are raised."""
+"""The outcomes that a step returns. Expected ends are values; `Transient` and `Permanent` errors are raised."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Gone:
     reason: str
     """The reason, such as `not_found`."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """What was observed, as JSON: status, URL, the phrase on the page."""
+    """The observation, as JSON: status, URL, the phrase on the page."""
 
     def __post_init__(self) -> None:
         if self.record.scope != "world":
@@ -49,7 +49,7 @@ class Reject:
     record: type[Record]
     """The record class that it should have been."""
     reason: str
-    """What is wrong with it."""
+    """The defect."""
     payload: Any
     """The row as received, as JSON."""
     key: str | None = None
@@ -65,7 +65,7 @@ class Done:
     """
 
     records: Sequence[Record] = ()
-    """What was seen."""
+    """The rejected values."""
     tasks: Sequence[Plan] = ()
     skip: Sequence[Skip] = ()
     cost: int | None = None

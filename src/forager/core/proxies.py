@@ -1,6 +1,6 @@
 """The ports for proxies: selection and results for the engine, and their storage.
 
-The engine knows proxies only by number. Addresses and passwords stay in fetch and, encrypted, in the ledger.
+The engine has only the numbers of proxies. Addresses and passwords stay in fetch and, encrypted, in the ledger.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Proxies(Protocol):
         """Return the least recently used healthy proxy that need not rest (now marked as used), and 0.
 
         `rests` returns how many seconds a proxy must still rest for this lane. If all must, returns None and the
-        shortest rest; if there are no proxies at all, None and 0. Raises `NoHealthyProxies` if none can be used.
+        shortest rest; without proxies, None and 0. Raises `NoHealthyProxies` if none can be used.
         """
         ...
 
@@ -124,7 +124,7 @@ class ProxyStore(Protocol):
         ...
 
     async def claim_check(self, proxy: int, *, every: float) -> bool:
-        """Return whether this process should check the proxy now, because none has for so many seconds."""
+        """Return whether this process should check the proxy now, because none has checked it for `seconds`."""
         ...
 
     async def checked(self, proxy: int, *, passed: bool, region: str | None = None) -> None:

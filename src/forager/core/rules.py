@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
 )
 
+from forager.core.http import Fetch
 from forager.core.pipeline import Hours
 
 Resource = Literal["image", "font", "media", "stylesheet"]
@@ -76,23 +77,26 @@ class Rules(BaseModel):
         examples=[2000],
     )
     allowed_hours: AllowedHours | None = Field(
-        None, description="Hours of the UTC day in which the site may be asked.", examples=[{"start": 6, "end": 22}]
+        None,
+        description="Hours of the UTC day in which requests to the site are allowed.",
+        examples=[{"start": 6, "end": 22}],
     )
-    respect_robots_txt: StrictBool | None = Field(None, description="Whether robots.txt is obeyed.", examples=[True])
+    respect_robots_txt: StrictBool | None = Field(None, description="Obey robots.txt.", examples=[True])
     max_concurrent_requests: StrictInt | None = Field(
         None, ge=1, le=MOST_TOKENS, description="Maximum requests in flight.", examples=[5]
     )
     crawl_delay_seconds: StrictFloat | None = Field(
         None, ge=0, le=DAY_SECONDS, description="Minimum time between two requests.", examples=[1]
     )
-    use_proxies: StrictBool | None = Field(
-        None, description="Whether proxies are used, if there are any.", examples=[True]
-    )
+    use_proxies: StrictBool | None = Field(None, description="Use proxies, if there are any.", examples=[True])
     proxy_cooldown_seconds: StrictFloat | None = Field(
         None, ge=0, le=DAY_SECONDS, description="Rest of each proxy between two requests here.", examples=[30]
     )
     block_resources: Annotated[tuple[Resource, ...], AfterValidator(_each_once)] | None = Field(
-        None, max_length=20, description="What a browser does not load.", examples=[["image", "font", "media"]]
+        None,
+        max_length=20,
+        description="Types of content that a browser does not load.",
+        examples=[["image", "font", "media"]],
     )
 
     @field_validator("max_delay_ms")
@@ -104,7 +108,7 @@ class Rules(BaseModel):
         return most
 
     def is_silent(self) -> bool:
-        """Whether no field is set."""
+        """Return whether no field is set."""
         return all(value is None for _, value in self)
 
 
@@ -122,8 +126,52 @@ class Overrides:
 
 
 class OverrideSource(Protocol):
-    """Where operators' overrides are stored. The ledger's `Domains` table implements it."""
+    """Storage of operators' overrides. The ledger's `Domains` table implements it."""
 
     async def changed_since(self, marker: int | None) -> Overrides | None:
         """Return all overrides, or None if nothing changed since `marker`."""
+        ...
+
+
+# The port for robots.txt: whether a URL may be fetched, and how slowly.
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsVerdict:
+    allowed: bool
+    crawl_delay: float | None = None
+    """Seconds from one request to the next, as robots.txt requires."""
+    ask_again_in: float | None = None
+    """Set if the file could not be fetched: nothing is allowed then, and it is fetched again after this number of
+    seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsFile:
+    """One origin's file as stored. Times are Unix milliseconds."""
+
+    origin: str
+    """`scheme://host:port`: each origin has its own file."""
+    tried_at: int
+    status: int | None = None
+    """Status of the last try; None if there was no answer."""
+    body: str | None = None
+    """The last good copy; empty if the origin has none."""
+    good_at: int | None = None
+
+
+class RobotsStore(Protocol):
+    """Stores the files across restarts."""
+
+    async def read(self, origin: str) -> RobotsFile | None: ...
+
+    async def keep(self, file: RobotsFile) -> None:
+        """Replace the stored file of an origin, unless that is from a later try."""
+        ...
+
+
+class Robots(Protocol):
+    async def ask(self, url: str, fetch: Fetch) -> RobotsVerdict:
+        """Return the verdict on a URL. A file that is unknown or outdated is read through `fetch`, which counts it in
+        the right lane and may raise its own errors."""
         ...

@@ -32,13 +32,13 @@ class Charge:
     expected_usd: Decimal
     worst_usd: Decimal
     has_budget: bool
-    """Whether something limits what it may spend."""
+    """True if something limits what it may spend."""
     budget: str
-    """How to set a budget, in words: the end of "Give its jobs …"."""
+    """Instruction for setting a budget: the end of "Give its jobs …"."""
     warning: str | None = None
     """Why its budget may not be what was meant: it is below the estimate."""
     month: tuple[Decimal, Decimal] | None = None
-    """What a month of its schedule is expected to cost, and at most; None: that of all its jobs together."""
+    """Expected and maximum cost of a month of its schedule; None: the sum over its jobs."""
 
 
 class Schedules(Protocol):
@@ -50,7 +50,7 @@ class Schedules(Protocol):
         ...
 
     async def all(self) -> Sequence[Schedule]:
-        """By name."""
+        """Return all schedules by name."""
         ...
 
     async def remove(self, name: str) -> None:

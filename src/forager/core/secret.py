@@ -28,17 +28,17 @@ class Secret:
         raise TypeError("a secret is not pickled: it would leave the process in plain text.")
 
 
-class About(NamedTuple):
-    """The place to which a sealed text is bound. It cannot be decrypted elsewhere."""
+class SealedFor(NamedTuple):
+    """The location to which a sealed text is bound. It cannot be decrypted elsewhere."""
 
     table: str
     row: str
     field: str
 
 
-def about_job(job: UUID, name: str) -> About:
-    """Return the place of a job's secret. A secret of one job cannot be decrypted in another."""
-    return About("job_secrets", str(job), name)
+def about_job(job: UUID, name: str) -> SealedFor:
+    """Return the location of a job's secret. A secret of one job cannot be decrypted in another."""
+    return SealedFor("job_secrets", str(job), name)
 
 
 class JobSecrets(Protocol):
@@ -63,9 +63,9 @@ def key_id_of(sealed: str) -> str:
 class Seal(Protocol):
     """Encrypts texts at rest. The key is never in the database."""
 
-    def seal(self, text: str, about: About) -> str: ...
+    def seal(self, text: str, about: SealedFor) -> str: ...
 
-    def unseal(self, sealed: str, about: About) -> str:
+    def unseal(self, sealed: str, about: SealedFor) -> str:
         """Raises `SealBroken`."""
         ...
 
@@ -93,6 +93,20 @@ class SealedTable(Protocol):
     async def reseal(self) -> int:
         """Seal every stale row with the newest key, each in its own transaction. Returns how many."""
         ...
+
+
+class Vault(Protocol):
+    """Secret texts of the installation that users hand over while it runs: addresses of channels, sessions of sites."""
+
+    async def put(self, of: str, name: str, text: Secret) -> None:
+        """Seal and store a text, in place of an earlier one."""
+        ...
+
+    async def get(self, of: str, name: str) -> Secret | None:
+        """Return a text for the moment of its use; None if there is none. Raises `SealBroken`."""
+        ...
+
+    async def remove(self, of: str, name: str) -> None: ...
 
 
 class KeyUser(Protocol):

@@ -14,14 +14,15 @@ from uuid import UUID
 from forager.core.change import Change
 
 STALLED_AFTER = 300.0
-"""Health is red when a sink fails and has not moved for so many seconds."""
+"""Health is red when a sink fails and has not moved for this number of seconds."""
 FULL_TOO_LONG = 86_400.0
-"""Health is also red when a sink has been full for so many seconds: nothing behind its position can be pruned."""
+"""Health is also red when a sink has been full for this number of seconds: nothing behind its position can be
+pruned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How a sink wants changes to be handed over. A sink that declares `batching: Batching` gets its own."""
+    """The form in which changes are handed to a sink. A sink that declares `batching: Batching` gets its own."""
 
     most: int = 500
     """Changes in one batch, at most."""
@@ -36,12 +37,12 @@ class Full:
     reason: str | None = None
     """Why, for operators. None if it is a matter of moments, which is neither logged nor stored."""
     retry_in: float | None = None
-    """Seconds until the sink takes a batch, at the latest; None if it does not know."""
+    """Seconds until the sink takes a batch, at the latest; None if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRow:
-    """What goes where: one sink, its type, and what it is given.
+    """Configuration of one sink: its name, its type, and the changes that it gets.
 
     It holds no address and no credentials. These are settings, so that a caller of the API can send data to no host
     that the operator has not set up; only the type `webhook` takes a URL, which the egress guard checks.
@@ -55,32 +56,36 @@ class SinkRow:
     pipelines: frozenset[str] | None = None
     """It gets only changes that jobs of these pipelines caused; None means all changes."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What its type lets one choose, as JSON values."""
+    """Options of its type, as JSON values."""
+    where: str | None = None
+    """A condition (`forager.sdk.expressions`) on the records of its kinds: it gets only changes that meet it."""
     created_at: datetime | None = None
-    """None if it is in no row: the settings ask for it."""
+    """None if it is in no row: the settings configure it."""
 
 
 class Sink(Protocol):
-    """A sink may also declare `batching: Batching`, `pipelines: frozenset[str] | None` as in `SinkRow`, and
+    """Receives the changes of the log, batch by batch, and delivers them to another system.
+
+    It may also declare `batching: Batching`, `pipelines: frozenset[str] | None` as in `SinkRow`, and
     `async def open(self) -> None`, which connects to the sink's system.
 
     `open` is called once, when this process first holds the sink's lane and nothing waits for the sink, so that its
     first change does not wait for a connection. If it raises, the first `write` connects, as without it. It is
     cancelled if the process stops meanwhile.
 
-    `async def full(self) -> Full | None` is asked before a batch with changes for this sink is handed over, and may be
-    asked several times before one is. While it returns a `Full`, the changes stay in the log and it is asked again
-    shortly. This does not count as a failure of the sink.
+    `async def full(self) -> Full | None` is called before a batch with changes for this sink is handed over, possibly
+    several times. While it returns a `Full`, the changes stay in the log and it is called again shortly. This does not
+    count as a failure of the sink.
     """
 
     @property
     def name(self) -> str:
-        """The sink's position is stored under this name: a sink with a new name starts from the first change."""
+        """Return the name under which its position is stored: a sink with a new name starts from the first change."""
         ...
 
     @property
     def kinds(self) -> frozenset[str] | None:
-        """The kinds of changes that it wants; None means all."""
+        """Return the kinds of changes that it takes; None means all."""
         ...
 
     async def write(self, batch: Sequence[Change]) -> bool | None:
@@ -107,7 +112,7 @@ class SinkPosition:
     """The session that holds the lane."""
     paused: bool
     retries: bool
-    """Whether an operator has asked for changes that were set aside to be delivered again."""
+    """True if an operator has requested another delivery of changes that were set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +126,12 @@ class Outbox:
     failures: int = 0
     """Failed tries since a receiver last accepted a message; 0 while none fails."""
     failing_since: datetime | None = None
-    """When the first of these failed."""
+    """Time when the first of these failed."""
     error: str | None = None
     """The last error, even if a later try succeeded."""
     error_at: datetime | None = None
     retry_at: datetime | None = None
-    """When the next message is due."""
+    """Time when the next message is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class SinkStatus:
     behind: int
     """Changes in the log that it has not passed, of any kind."""
     lag: float
-    """Seconds since the oldest of these was committed; 0 if there are none."""
+    """Seconds since the oldest of these was committed; 0 without any."""
     delivered: int
     """Changes delivered since its beginning, including repeated deliveries; of webhooks, those that were accepted."""
     rate: float
@@ -152,12 +157,12 @@ class SinkStatus:
     """The last error, even if a later try succeeded."""
     error_at: datetime | None
     retry_at: datetime | None
-    """When the next try is due, while it fails or is full."""
+    """Time when the next try is due, while it fails or is full."""
     moved_at: datetime | None
     set_aside: int
-    """Changes that it refused and that wait for an operator's decision."""
+    """Refused changes that wait for an operator's decision."""
     stalled: bool = False
-    """Whether changes or messages wait for it, and it fails and has delivered nothing for `STALLED_AFTER` seconds or
+    """True if changes or messages wait for it, and it fails and has delivered nothing for `STALLED_AFTER` seconds or
     has been full for `FULL_TOO_LONG`."""
     failing_since: datetime | None = None
     """Time of the first failed try since the last that succeeded; None while it works."""
@@ -175,8 +180,8 @@ class SinkStatus:
         failing_for = (now - outbox.failing_since).total_seconds()
         return replace(
             status,
-            error=outbox.error,
-            error_at=outbox.error_at,
+            error=outbox.error or status.error,
+            error_at=outbox.error_at or status.error_at,
             failures=max(self.failures, outbox.failures),
             failing_since=since,
             retry_at=outbox.retry_at or self.retry_at,
@@ -199,7 +204,7 @@ class SetAside:
     error: str
     at: datetime
     retry: bool
-    """Whether it will be delivered again shortly."""
+    """True if it will be delivered again shortly."""
 
 
 class Cursors(Protocol):

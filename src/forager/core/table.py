@@ -43,7 +43,7 @@ class TableRow(BaseModel):
 class Effect:
     """A change of one row of a plain table: numbers to add, values to set or to fill in, in the row with this key.
 
-    It takes effect exactly once with the settlement that carries it, or not at all. Several effects on one row in one
+    It takes effect exactly once with the settlement that carries it, or never. Several effects on one row in one
     transaction are applied in their order. Everything is checked when the effect is made; raises `ValueError`.
     """
 
@@ -54,9 +54,9 @@ class Effect:
     """Added to the stored number; NULL counts as 0."""
     set: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     fill: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    """Set only where the stored value is NULL: the beginning of something, say."""
+    """Set only where the stored value is NULL, such as the time of a first event."""
     insert: bool = False
-    """Create the row if there is none, with the defaults of its other columns. Otherwise nothing happens then."""
+    """Create the row if it does not exist, with the defaults of its other columns. Otherwise nothing happens then."""
 
     def __post_init__(self) -> None:
         name = self.row.__name__

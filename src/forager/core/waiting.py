@@ -19,7 +19,7 @@ class WaitReason(StrEnum):
     BREAKER = "breaker"
     """The circuit breaker is open: the site failed too often."""
     RETRY_AFTER = "retry_after"
-    """The site asked for a pause."""
+    """The site requested a pause."""
     CAP = "cap"
     """The lane has spent what it may spend in an hour, a day or a month."""
     RATE = "rate"
@@ -44,13 +44,13 @@ class Waiting(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     reason: str = Field(
-        description="What is waited for: paused, hours, breaker, retry_after, cap, rate, retry, offered, predecessor,"
+        description="Cause of the wait: paused, hours, breaker, retry_after, cap, rate, retry, offered, predecessor,"
         " crash, store, no_worker; for a task that is tried again, the reason of its last attempt.",
         examples=["rate"],
     )
     message: str = Field(description="The reason as a sentence.", examples=["next request to example.com in 8 s"])
     lane: str | None = Field(default=None, description="The lane that is waited for.", examples=["example.com"])
-    until: datetime | None = Field(default=None, description="When the wait ends; null if not by itself.")
+    until: datetime | None = Field(default=None, description="End of the wait; null if it does not end by itself.")
 
 
 def seconds_left(until: datetime, now: datetime) -> str:

@@ -1,2 +1,2 @@
-"""The loops: work (lease → step → settle), schedule, sweep, watch, deliver, prune. The engine handles lanes and retries
-for every pipeline, and names none."""
+"""The loops: work (lease → step → settle), schedule, sweep, recheck, deliver, prune. The engine handles lanes and
+retries for every pipeline, and names none."""

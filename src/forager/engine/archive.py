@@ -1,4 +1,4 @@
-"""Moves records that have been inactive for long from the ledger to files. `core/archive.py` explains how it is safe.
+"""Moves records that have been inactive for long from the ledger to files. `core/upkeep.py` explains how it is safe.
 
 Several processes may do this at once: each moves a batch only if every record of it is still there as it was read.
 """
@@ -12,23 +12,22 @@ from typing import Any
 
 import orjson
 
-from forager.core.archive import Archives, NewFile, OldRecord
-from forager.core.clock import Clock
+from forager.core.clock import Clock, Faults, NoFaults
 from forager.core.errors import Transient
-from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Ledger
-from forager.core.place import Place
+from forager.core.storage import Storage
+from forager.core.upkeep import Archives, NewFile, OldRecord
 
 MOST = 5_000
 """Records in one file, which are removed in one transaction."""
 ABANDONED_AFTER = 600.0
-"""Seconds after which a file that does not count is taken to be abandoned. Its writer, if it still lives, then finds it
+"""Seconds after which an uncounted file is taken to be abandoned. Its writer, if it still lives, then finds it
 forgotten, and moves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How records become a file."""
+    """The format in which records become a file."""
 
     extension: str
     encode: Callable[[Sequence[Mapping[str, Any]]], bytes]
@@ -38,7 +37,7 @@ class FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one batch has done."""
+    """The result of one batch."""
 
     records: int = 0
     files: int = 0
@@ -48,13 +47,13 @@ class Moved:
 
 
 class Archiver:
-    """Moves batches of one kind of record to one place."""
+    """Moves batches of one kind of record to one storage."""
 
     def __init__(
         self,
         ledger: Ledger,
         archives: Archives,
-        place: Place,
+        place: Storage,
         where: str,
         form: FileFormat,
         clock: Clock,
@@ -65,7 +64,7 @@ class Archiver:
         faults: Faults | None = None,
     ) -> None:
         """`where` names the place in the ledger. `removed` is called with a file and its content once its records are
-        removed from the ledger: what is derived from them may go, too. It is called again if it failed, or if the
+        removed from the ledger: what is derived from them may be removed. It is called again if it failed, or if the
         process died meanwhile."""
         self._ledger = ledger
         self._archives = archives

@@ -12,7 +12,7 @@ the batch finds it, and after a few tries it is set aside for an operator, so th
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -20,12 +20,62 @@ import structlog
 from forager.core.change import Change
 from forager.core.clock import Clock
 from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, StoreUnavailable
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from forager.core.ledger import Away, GivenLane, Ledger, Session
-from forager.core.sink import Batching, Cursors, Sink, SinkPosition
-from forager.engine.fullness import Fullness
+from forager.core.sink import Batching, Cursors, Full, Sink, SinkPosition
+
+# Backpressure of a sink that works but takes no changes now, and its display for operators.
+
 
 log = structlog.get_logger("forager.engine")
+
+
+class Fullness:
+    """The answers of one sink's `full`. A sink without that method is never full."""
+
+    def __init__(self, sink: Sink, cursors: Cursors, clock: Clock) -> None:
+        self._sink = sink
+        self._ask: Callable[[], Awaitable[Full | None]] | None = getattr(sink, "full", None)
+        self._cursors = cursors
+        self._clock = clock
+        self._since: float | None = None
+        """Time when the sink began to be full for a reason, in monotonic seconds; None if it is not."""
+        self._stored_at: int | None = None
+        """The sink's stored position when the reason was stored last."""
+        self.is_full = False
+        """The last answer."""
+
+    async def ask(self, cursor: int) -> bool:
+        """Check whether the sink, whose stored position is `cursor`, takes nothing now.
+
+        A reason is logged once for the whole time in which the sink is full. It is stored as the sink's last error with
+        the time of the next try, again after each such try, because moving the position clears that time. The sink does
+        not count as failing.
+        """
+        found = None if self._ask is None else await self._ask()
+        self.is_full = found is not None
+        if found is not None and found.reason is not None:
+            await self._note(found.reason, found.retry_in, cursor)
+        elif found is not None:  # it takes changes again, or still; None alone may be the next try of one that is full
+            self._since = self._stored_at = None
+        return self.is_full
+
+    def end(self) -> None:
+        """Note that nothing waits for the sink: if it is full later, the reason is a new one."""
+        self.is_full = False
+        self._since = self._stored_at = None
+
+    async def _note(self, reason: str, retry_in: float | None, cursor: int) -> None:
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = now
+            log.warning("sink_full", sink=self._sink.name, reason=reason)
+        if self._stored_at != cursor:
+            await self._cursors.failed(
+                self._sink.name, reason, failures=0, retry_in=retry_in, seconds_ago=now - self._since
+            )
+            self._stored_at = cursor
+
 
 REFUSALS = (Permanent, ValueError, TypeError, LookupError, ArithmeticError)
 """Errors with which a reachable sink refuses a change. A defect in the sink's code raises the same types on purpose: a
@@ -36,14 +86,14 @@ CLOSED_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DeliveryTiming:
     """Timing of deliveries. All times are in seconds."""
 
     batch: int | None = None
     """Maximum changes in one batch. None: the sink's own batch size."""
     look_every: float = 0.5
-    """The log is looked at so often while nothing in it concerns the sink. As soon as something does, it is looked at
-    as often as the sink's `Batching.age` says (20 ms), then half as often with each look that finds nothing for the
+    """Seconds between two looks at the log while nothing in it concerns the sink. As soon as something does, it is
+    looked at after the sink's `Batching.age` (20 ms), then half as often with each look that finds nothing for the
     sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second. For a sink
     whose `Batching.age` is longer than this, the log is looked at only as often as that."""
     await_session: float = 0.05
@@ -57,12 +107,12 @@ class Pace:
     between_tries: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     """Pauses between the tries of a change that is refused: with four pauses it is tried five times."""
     most_refused: int = 20
-    """A sink that refuses so many changes in a row is considered broken: no more changes are set aside, and it is
-    treated like a sink that cannot be reached."""
+    """A sink that refuses this number of changes in a row is considered broken: no more changes are set aside, and it
+    is treated like a sink that cannot be reached."""
     write_timeout: float = 300.0
 
     def pause(self, failures: int) -> float:
-        """Return the pause after so many failures in a row."""
+        """Return the pause after this number of failures in a row."""
         return min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, 30))
 
 
@@ -83,7 +133,7 @@ class _Reading:
         self.batch.add_done_callback(lambda batch: batch.cancelled() or batch.exception())  # it may have failed
 
 
-class Delivery:
+class SinkDelivery:
     """Delivers one sink while this process holds its lane. `run` it as a task; `stop` lets the current batch finish."""
 
     def __init__(
@@ -93,7 +143,7 @@ class Delivery:
         sink: Sink,
         clock: Clock,
         session: Callable[[], Session | None],
-        pace: Pace | None = None,
+        pace: DeliveryTiming | None = None,
     ) -> None:
         """`session` returns this process's session while it is alive, and None otherwise."""
         self.sink = sink
@@ -101,10 +151,10 @@ class Delivery:
         self._cursors = cursors
         self._clock = clock
         self._session = session
-        self._pace = pace or Pace()
+        self._pace = pace or DeliveryTiming()
         self._batching: Batching = getattr(sink, "batching", Batching())
         self._had_news = False
-        """Whether the last look at the log found changes for this sink."""
+        """True if the last look at the log found changes for this sink."""
         self._looking = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._cursor = self._kept = 0
@@ -155,7 +205,7 @@ class Delivery:
             if (connect := getattr(self.sink, "open", None)) is not None:
                 await connect()
         except Exception as error:  # noqa: BLE001 - the first change tries again, and then it counts
-            log.warning("a sink cannot be reached yet", sink=self.sink.name, error=_message(error))
+            log.warning("sink_unreachable", sink=self.sink.name, error=_message(error))
 
     def reopen(self) -> None:
         """Allow another `run` after a stop."""
@@ -191,8 +241,8 @@ class Delivery:
             at = await self._position_if_ours()
             if at is None:
                 return False
-            # What comes meanwhile is left to the next look, after `Batching.age`: while the log moves, each batch would
-            # otherwise have only what was committed during the last one, and a sink would never collect changes.
+            # Newer changes are left to the next look, after `Batching.age`: while the log moves, each batch would
+            # otherwise have only the changes committed during the last one, and a sink would never collect changes.
             upto = at.last if upto is None else min(upto, at.last)
             with contextlib.suppress(_Moved):
                 if at.retries:
@@ -203,7 +253,9 @@ class Delivery:
                     self._fullness.end()
                     return True
                 at_rest = False
-                if self.is_full:  # ask before the same batch is read again; first store what did not concern the sink
+                # check before the same batch is read again; first store the cursor past changes that do not concern the
+                # sink
+                if self.is_full:
                     await self._keep()
                     if await self._fullness.ask(self._kept):
                         return False
@@ -213,12 +265,12 @@ class Delivery:
 
     @property
     def is_full(self) -> bool:
-        """Whether the sink took nothing at the last look although it works."""
+        """Return whether the sink took nothing at the last look although it works."""
         return self._fullness.is_full
 
     async def _next_batch(self, last: int) -> bool:
-        """Deliver the next batch. Returns False if it has changes for the sink, and the sink is full: it is asked only
-        then, because changes of other pipelines need no room."""
+        """Deliver the next batch. Returns False if it has changes for the sink, and the sink is full: it is checked
+        only then, because changes of other pipelines need no room."""
         reading = self._take_ahead() or self._read_on(self._cursor, last)
         batch, last = await reading.batch, reading.until
         wanted = batch if self._pipelines is None else [each for each in batch if each.pipeline in self._pipelines]
@@ -307,9 +359,7 @@ class Delivery:
             raise error
         message, name = _message(error), self.sink.name
         await self._cursors.set_aside(name, change.id, tries=1 + len(self._pace.between_tries), error=message)
-        log.error(
-            "a sink refuses a change; it is set aside", sink=name, change=change.id, key=change.key, error=message
-        )
+        log.error("sink_refused_change", sink=name, change=change.id, key=change.key, error=message)
         return False
 
     async def _write(self, batch: Sequence[Change]) -> bool | None:
@@ -354,7 +404,7 @@ class Delivery:
         self._failures = 0
 
     async def _retry_set_aside(self) -> None:
-        """Deliver the changes that an operator asked to retry, one at a time."""
+        """Deliver the changes that an operator has requested again, one at a time."""
         name = self.sink.name
         for number in await self._cursors.to_retry(name, RETRIED_AT_ONCE):
             change = await self._ledger.changes(number - 1, 1, until=number)
@@ -372,17 +422,15 @@ class Delivery:
         name, message = self.sink.name, _message(error)
         if isinstance(error, StoreUnavailable | StoreFull):  # our own store failed, not the sink
             self._retry_at = self._clock.monotonic() + self._pace.first_pause
-            log.warning("the log cannot be read for a sink", sink=name, error=message)
+            log.warning("sink_log_unreadable", sink=name, error=message)
             return
         self._failures += 1
         pause = self._pace.pause(self._failures)
         self._retry_at = self._clock.monotonic() + pause
         if isinstance(error, ForagerError | OSError | TimeoutError):
-            log.warning(
-                "a sink takes no changes now", sink=name, error=message, failures=self._failures, next_try_in=pause
-            )
+            log.warning("sink_failing", sink=name, error=message, failures=self._failures, next_try_in=pause)
         else:
-            log.error("a sink broke", sink=name, failures=self._failures, pause=pause, exc_info=error)
+            log.error("sink_broke", sink=name, failures=self._failures, pause=pause, exc_info=error)
         with contextlib.suppress(StoreError):
             await self._cursors.failed(name, message, failures=self._failures, retry_in=pause)
 
@@ -399,3 +447,66 @@ class Delivery:
 
 def _message(error: Exception) -> str:
     return error.message if isinstance(error, ForagerError) else f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+# The deliveries of one process, by sink. Some are added and removed while the others run.
+
+
+class Deliveries(Mapping[str, SinkDelivery]):
+    """A mapping from the name of a sink to its delivery, and the tasks in which these run.
+
+    Nothing runs before `start`; a delivery that is added later starts at once.
+    """
+
+    def __init__(self, deliveries: Iterable[SinkDelivery] = ()) -> None:
+        self._all = {each.sink.name: each for each in deliveries}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running = False
+
+    def __getitem__(self, name: str) -> SinkDelivery:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, delivery: SinkDelivery) -> None:
+        """Add the delivery of a sink. There must be none of that name."""
+        name = delivery.sink.name
+        if name in self._all:
+            raise AssertionError(f"the sink {name} has a delivery")
+        self._all[name] = delivery
+        if self._running:
+            self._tasks[name] = asyncio.create_task(delivery.run())
+
+    async def remove(self, name: str, grace: float) -> None:
+        """Stop the delivery of a sink, if there is one. The current batch has `grace` seconds to finish."""
+        delivery = self._all.pop(name, None)
+        if delivery is not None:
+            delivery.stop()
+            await _end([task] if (task := self._tasks.pop(name, None)) else [], grace)
+
+    def start(self) -> None:
+        """Run every delivery until `stop`."""
+        self._running = True
+        for each in self._all.values():
+            each.reopen()
+        self._tasks = {name: asyncio.create_task(each.run()) for name, each in self._all.items()}
+
+    async def stop(self, grace: float) -> None:
+        """Stop every delivery. Current batches have `grace` seconds to finish."""
+        self._running = False
+        for each in self._all.values():
+            each.stop()
+        tasks, self._tasks = list(self._tasks.values()), {}
+        await _end(tasks, grace)
+
+
+async def _end(tasks: list[asyncio.Task[None]], grace: float) -> None:
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

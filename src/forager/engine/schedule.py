@@ -6,7 +6,7 @@ key, so that two schedulers, or a crash between creating and recording, still cr
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import chain
 from uuid import UUID
@@ -23,8 +23,8 @@ log = structlog.get_logger("forager.engine")
 
 LONGEST_NAP = 30.0
 EARLY_MS = 10_000
-"""How far the clock of another scheduler, such as Celery beat, may be ahead; at most a tenth of an interval, so that a
-second message for the same time does not fire the next one."""
+"""Milliseconds by which the clock of another scheduler, such as Celery beat, may be ahead; at most a tenth of an
+interval, so that a second message for the same time does not fire the next one."""
 
 MONTH = timedelta(hours=730)
 MOST_COUNTED = 3_000
@@ -48,8 +48,8 @@ def next_firing(schedule: Schedule, after: int) -> int:
 
 
 def firings(schedule: Schedule, after: int, within: timedelta) -> float:
-    """Return how often the schedule fires in this time. A cron expression that fires more than `MOST_COUNTED` times is
-    counted so far and extrapolated. Raises `Rejected` if it never fires."""
+    """Return how often the schedule fires in this time. A cron expression with more than `MOST_COUNTED` firings is
+    counted up to that number and extrapolated. Raises `Rejected` if it never fires."""
     if schedule.cron is None:
         return within.total_seconds() / (schedule.every or next_firing(schedule, after))
     start = datetime.fromtimestamp(after / 1000, UTC)
@@ -65,24 +65,28 @@ def firings(schedule: Schedule, after: int, within: timedelta) -> float:
 
 def _moments(schedule: Schedule, after: int) -> Iterator[datetime]:
     """Yield the moments of a cron expression after this one. Raises `Rejected` if it cannot be read or never fires."""
+    wrong: list[FieldError] = []
+    zone: tzinfo = UTC
     try:
         zone = ZoneInfo(schedule.timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         example = "write a name such as UTC, America/New_York or Europe/Berlin"
-        raise _bad("timezone", f"{schedule.timezone!r} is not a known time zone; {example}") from error
+        wrong.append(FieldError("timezone", f"{schedule.timezone!r} is not a known time zone; {example}"))
     try:
         moments = CronSim(schedule.cron or "", datetime.fromtimestamp(after / 1000, zone))
         first = next(moments)
     except (CronSimError, StopIteration) as error:
         why = str(error) or "it never fires"
         example = "write minute, hour, day, month and weekday, such as 0 6 * * 1"
-        raise _bad("cron", f"{schedule.cron!r} cannot be used: {why.rstrip('.')}; {example}") from error
+        wrong.append(FieldError("cron", f"{schedule.cron!r} cannot be used: {why.rstrip('.')}; {example}"))
+    if wrong:
+        raise Rejected(" ".join(f"{each.field}: {each.message}." for each in wrong), fields=wrong)
     return chain([first], moments)
 
 
 @dataclass(frozen=True, slots=True)
 class MonthlyCost:
-    """What a schedule costs in a month, in USD."""
+    """The cost of a schedule in a month, in USD."""
 
     jobs: int
     expected_usd: Decimal
@@ -133,10 +137,10 @@ class Scheduler:
             try:
                 nap = await self.fire_due()
             except StoreError as error:
-                log.warning("schedules could not be read", error=error.message)
+                log.warning("schedules_unreadable", error=error.message)
                 nap = LONGEST_NAP
             except Exception:
-                log.exception("the scheduler broke; it is tried again")
+                log.exception("scheduler_failed")
                 nap = LONGEST_NAP
             await self._clock.sleep(nap)
 
@@ -171,7 +175,7 @@ class Scheduler:
         try:
             await self._schedules.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
         except StoreError as error:  # the job was created, so the caller must not repeat the request
-            log.warning("a firing on request could not be recorded", schedule=schedule.name, error=error.message)
+            log.warning("schedule_firing_not_recorded", schedule=schedule.name, error=error.message)
         return job
 
     async def _fire(self, schedule: Schedule, now: int) -> int | None:
@@ -186,7 +190,7 @@ class Scheduler:
         except (StoreUnavailable, StoreFull):
             raise
         except (Busy, StoreError) as passing:
-            log.warning("a schedule could not create its job yet", schedule=schedule.name, error=passing.message)
+            log.warning("schedule_job_delayed", schedule=schedule.name, error=passing.message)
             await self._schedules.fired(
                 schedule.name, at=now, next_at=schedule.next_at, job=None, error=passing.message,
                 expected=schedule.next_at,
@@ -194,7 +198,7 @@ class Scheduler:
             return now + round(LONGEST_NAP * 1000)
         except Exception as refused:
             error = refused.message if isinstance(refused, ForagerError) else f"{type(refused).__name__}: {refused}"
-            log.exception("a schedule could not create its job", schedule=schedule.name)
+            log.exception("schedule_job_failed", schedule=schedule.name)
         try:
             following = next_firing(schedule, now)
         except Rejected as never:

@@ -1,6 +1,6 @@
 """Width and height of a picture from the first bytes of its file: PNG, JPEG, GIF, WebP. Pure.
 
-Nothing is decoded, so a hostile file costs nothing. A file that is none of these, or damaged, has no size.
+Nothing is decoded, so a hostile file costs nothing. A file of another type, or a damaged one, has no size.
 """
 
 from struct import error as damaged

@@ -3,10 +3,12 @@
 block        a no that another request would get again: 403, 429, 503 or 999 with the mark of a bot wall or a captcha,
              or a page of any status that is little more than such a wall
 challenge    a script that tests for a browser and lets it through by itself: "just a moment", a cookie and a reload
-empty_shell  a 2xx HTML page with next to no visible text, which loads scripts that would fill it: an empty app root,
+empty_shell  a 2xx HTML page with next to no visible text, filled only by scripts: an empty app root,
              an empty headline, "please enable JavaScript", or nothing at all beside the scripts; but not one that
-             tells in structured data what it is about
-page         everything else: small honest pages, errors in plain words, log-in forms, and all that is not HTML
+             has structured data about its subject
+page         everything else: small honest pages, errors in plain words, login forms, and all that is not HTML
+
+Text in <noscript> is text: it is what a reader without scripts gets, and on forums the whole discussion.
 
 A page that a browser has rendered cannot be a shell any more, and a challenge that is still there is a block. A long
 text is always a page: a captcha in its contact form, or an article about captchas, makes it no wall.
@@ -17,10 +19,13 @@ from collections.abc import Mapping
 
 from forager.core.http import Looks
 
-WINDOWS = (4 * 1024, 8 * 1024, 32 * 1024, 96 * 1024)
-"""How much of a page is examined; more only if there was little text so far."""
+WINDOWS = (4 * 1024, 8 * 1024, 32 * 1024, 96 * 1024, 768 * 1024)
+"""Bytes of a page that are examined; more only if they contain little text: some good pages begin with half a megabyte
+of scripts, which name the vendors of walls."""
+MARKED = 96 * 1024
+"""Bytes in which the marks of walls and shells are searched."""
 LONGEST_HEAD = 512 * 1024
-"""How far its body may begin from the start."""
+"""Largest offset of its body from the start."""
 MOST_ELEMENTS = 3_000
 """A page with more text than this in its first part is neither a shell nor a wall."""
 LITTLE = 1_200
@@ -39,7 +44,7 @@ WALL_STATUSES = frozenset((401, 403, 405, 429, 503, 999))
 
 # Possessive quantifiers throughout: no backtracking, whatever a page contains.
 _HIDDEN = re.compile(
-    rb"<(?:(script|style|noscript|template|svg|title|iframe)\b[^<]*+(?:<(?!/\1)[^<]*+)*+(?:</\1[^>]*+>?|\Z)"
+    rb"<(?:(script|style|template|svg|title|iframe)\b[^<]*+(?:<(?!/\1)[^<]*+)*+(?:</\1[^>]*+>?|\Z)"
     rb"|!--[^>]*+(?:(?<!--)>[^>]*+)*+>?"
     rb"|[^>]*+>?)"
 )
@@ -72,7 +77,7 @@ _BLOCKS = (
     b"pardon our interruption",
     b"why do i have to complete a captcha",
 )
-# These stand on the good pages of a guarded site too, and on the errors of its guard.
+# These also stand on the good pages of a guarded site, and on the errors of its guard.
 _WEAK_CHALLENGES = (b"/_incapsula_resource?swjiylwa", b"/cdn-cgi/challenge-platform/")
 _WEAK_BLOCKS = (b"_pxappid", b"cf-error-details")
 _CAPTCHAS = (b"g-recaptcha", b"h-captcha", b"hcaptcha.com", b"cf-turnstile", b"recaptcha/api.js", b"captcha")
@@ -94,7 +99,7 @@ _ACCUSATIONS = (
 )
 _RELOADS = re.compile(rb"location\s{0,9}\.\s{0,9}(?:reload|replace)\s{0,9}\(|location(?:\.href)?\s{0,9}=[^=]")
 
-# Each begins with fixed letters, which is what makes a search fast.
+# Each begins with fixed letters, so that a search is fast.
 _ROOT = re.compile(
     rb"id\s?=\s?[\"']?(?:root|app|__next|__nuxt|___gatsby|react-?root|app-?root|app-?container|app-?mount|main-app|svelte"
     rb"|ember-app|q-app)[\"'\s>]"
@@ -125,11 +130,11 @@ def _look(status: int, headers: Mapping[str, str], body: bytes) -> Looks:
         return declared
     wall = status in WALL_STATUSES
     if not _is_html(headers.get("content-type", ""), body):
-        return _wall(status, body[: WINDOWS[-1]].lower(), b"") or "page" if wall else "page"
+        return _wall(status, body[:MARKED].lower(), b"") or "page" if wall else "page"
     text = _visible(body)
     if not wall and len(text) >= LITTLE:
         return "page"
-    whole = body[: WINDOWS[-1]].lower()
+    whole = body[:MARKED].lower()
     verdict = _wall(status, whole if wall else whole[:WALL], text)
     if verdict is not None:
         return verdict

@@ -1,5 +1,4 @@
-"""What the ledger needs from the pipelines: the classes to which its rows decode. The composition root builds it
-once."""
+"""The classes of all pipelines to which rows of the ledger decode. The composition root builds it once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -7,18 +6,38 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from forager.core.ends import OnEnd
-from forager.core.errors import Undecodable
+from forager.core.errors import Evidence, Undecodable
 from forager.core.ledger import Lease
-from forager.core.pipeline import DEFAULT_QUEUE, Pipeline, family
+from forager.core.pipeline import OnEnd, Pipeline, family
+from forager.core.record import validated_json
 from forager.core.states import TaskState
 from forager.core.table import TableRow
 from forager.core.task import Task
-from forager.core.trusted import validated_json
-from forager.ledger.schema.record_tables import RecordTable, record_tables
-from forager.ledger.schema.watched import check_watches
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.evidence import DAY_MS, DAYS
+from forager.ledger.rules.changes import Deltas
+from forager.ledger.schema.record_tables import RecordTable, check_rechecks, record_tables
+
+DEFAULT_QUEUE = "celery"
+"""The queue of lanes that declare none. Celery's own default, so that a plain Celery worker serves it."""
+
+# Limits of the evidence that both ledgers keep of a failed page: its size and its age.
+
+
+DAYS = 7.0
+DAY_MS = 24 * 3600 * 1000
+EVIDENCE_BYTES = 256 * 1024
+SCREENSHOT_BYTES = 2 * 1024 * 1024
+
+
+def body_of(evidence: Evidence) -> bytes:
+    """Return the body to keep: only the beginning of a very long answer."""
+    return evidence.body[:EVIDENCE_BYTES]
+
+
+def screenshot_of(evidence: Evidence) -> bytes | None:
+    """Return the screenshot, or None if it is too big: it is never truncated."""
+    shot = evidence.screenshot
+    return shot if shot is not None and len(shot) <= SCREENSHOT_BYTES else None
+
 
 LANES_REMEMBERED = 10_000
 EVERY_SITE = "*"
@@ -30,7 +49,7 @@ class Catalog:
 
     def __init__(self, pipelines: Sequence[Pipeline], *, evidence_days: float = DAYS) -> None:
         self.evidence_ms = round(evidence_days * DAY_MS)
-        """How long the page of a failure is kept."""
+        """Milliseconds for which the page of a failure is kept."""
         self.pipelines = {p.name: p for p in pipelines}
         self.tasks: dict[str, type[Task]] = {}
         self.prices: dict[str, int] = {}
@@ -55,26 +74,28 @@ class Catalog:
             for kind in (step.task.kind, *step.task.aliases)
         }
         """`on_end` hooks by kind of task."""
-        self.tells: dict[str, frozenset[TaskState]] = {
-            kind: p.tells
+        self.logged_states: dict[str, frozenset[TaskState]] = {
+            kind: p.logged_states
             for p in pipelines
-            if p.tells
+            if p.logged_states
             for step in p.steps
             for kind in (step.task.kind, *step.task.aliases)
         }
-        """By kind of task: the states that are written to the change log."""
-        self.offered = frozenset(kind for kind, states in self.tells.items() if TaskState.READY in states)
+        """Maps a kind of task to the states that are written to the change log."""
+        self.offered = frozenset(kind for kind, states in self.logged_states.items() if TaskState.READY in states)
         """Kinds of tasks that are reported when they are queued, and offered: a lease can name their numbers."""
-        self._told_states = frozenset(state for states in self.tells.values() for state in states)
+        self._logged_states = frozenset(state for states in self.logged_states.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines with an `on_job_end` hook."""
-        check_watches(pipelines)
-        self.queues = {lane.name: lane.queue for p in pipelines for lane in p.lanes if lane.name != EVERY_SITE}
+        check_rechecks(pipelines)
+        self.queues = {
+            lane.name: lane.queue or DEFAULT_QUEUE for p in pipelines for lane in p.lanes if lane.name != EVERY_SITE
+        }
         """Queues by the name of the declared lane or family."""
         self.shared = frozenset(lane.name for p in pipelines for lane in p.lanes if lane.scope == "worker")
         """Lanes and families whose limits are per worker, so that they have no owner."""
         self._site_queues = {
-            kind: lane.queue
+            kind: lane.queue or DEFAULT_QUEUE
             for p in pipelines
             for lane in p.lanes
             if lane.name == EVERY_SITE
@@ -82,7 +103,8 @@ class Catalog:
             for kind in (step.task.kind, *step.task.aliases)
         }
         self.lane_of: Callable[[str], str] = str
-        """Maps the lane that a task names to the lane that it gets: several hosts can share one domain's lane."""
+        """Maps the lane in a task's declaration to the lane that is used: several hosts can share the lane of one
+        domain."""
 
     def queue_of(self, lane: str, kind: str | None = None) -> str:
         """Return the queue of a new lane: the one that a pipeline declares for it, or else the one of all sites of the
@@ -100,14 +122,15 @@ class Catalog:
         self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
 
     def deltas(self) -> Deltas:
-        """For a new transaction. Tasks that end in it are noted only if some step or the change log wants to know."""
-        return Deltas(note_ends=bool(self.on_end), tells=self._told_states)
+        """Return empty counters for a new transaction. Ended tasks are noted only if a step has a hook, or the change
+        log records them."""
+        return Deltas(note_ends=bool(self.on_end), logged_states=self._logged_states)
 
     def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
         """Decode leases from rows, whose columns are a lease's fields; the last is the body of the task."""
         decode, readers, leases = self.decode, self._readers, list[Lease]()
         for number, job, lane, claim, attempt, price, kind, key, retries, waited, body in rows:
-            try:  # one call less for every task than by `decode`, which tells what is wrong with one
+            try:  # faster than `decode`, which is called only to raise the precise error
                 task: Task | Undecodable = readers[kind](body)
             except Exception:  # noqa: BLE001
                 task = decode(kind, body)
@@ -119,7 +142,7 @@ class Catalog:
         read = self._readers.get(kind)
         if read is None:
             return Undecodable(
-                f"No pipeline knows tasks of kind {kind!r}. Install the one that does, then retry the task."
+                f"No pipeline has tasks of kind {kind!r}. Install the one that does, then retry the task."
             )
         try:
             return read(body)

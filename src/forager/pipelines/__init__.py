@@ -1,1 +1,1 @@
-"""What we know about each kind of data, one folder per pipeline. Nothing here imports a driver or a web framework."""
+"""Knowledge about each kind of data, one folder per pipeline. Nothing here imports a driver or a web framework."""

@@ -1,1 +1,1 @@
-"""What drives the engine: the embedded runner, in the process's own event loop."""
+"""Drivers of the engine: the embedded runner, in the process's own event loop."""

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import structlog
 
 from forager.core.clock import Clock
-from forager.engine.batch import BatchWork
-from forager.engine.deliveries import Deliveries
-from forager.engine.work import Worker
+from forager.engine.deliver import Deliveries
+from forager.engine.work.batch import BatchWork
+from forager.engine.work.worker import Worker
 
 log = structlog.get_logger("forager.runners")
 
@@ -39,7 +39,7 @@ class EmbeddedRunner:
     ) -> None:
         """`grace`: seconds that in-flight tasks have to finish when the process stops."""
         self.is_stopping = False
-        """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
+        """True if the engine is draining: in-flight tasks finish and no new ones are leased."""
         self._worker = worker
         self._deliveries = deliveries
         self._loops = loops
@@ -90,7 +90,7 @@ class EmbeddedRunner:
     @asynccontextmanager
     async def in_batches(self, *, without: Collection[str] = ()) -> AsyncIterator[BatchWork]:
         """Run every loop, except those named, while the block runs. Work happens only in the batches that the block
-        asks for. At the end, each sink finishes its current batch, and unsettled tasks return to the queue."""
+        requests. At the end, each sink finishes its current batch, and unsettled tasks return to the queue."""
         batches = self._worker.batches()
         async with batches.running(), self.beside([name for name in self._loops if name not in without]):
             self._deliveries.start()
@@ -104,7 +104,7 @@ class EmbeddedRunner:
             try:
                 await loop()
             except Exception:
-                log.exception("a loop broke; it is started again", loop=name)
+                log.exception("loop_failed", loop=name)
                 await self._clock.sleep(RESTART_AFTER)
             else:
                 return

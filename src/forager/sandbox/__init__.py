@@ -1,4 +1,4 @@
-"""Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log that proves what was sent.
+"""Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log of every request.
 
 Serper's places API, Google Business Profile, Apify with a listings site, a shop, web sites to be polite to, a
 receiver of webhooks, a backend that keeps log-ins. They start inside `demo` and tests; the APIs also alone
@@ -6,19 +6,27 @@ receiver of webhooks, a backend that keeps log-ins. They start inside `demo` and
 """
 
 from forager.sandbox.apify import API_ACTOR, OLD_ACTOR, ApifyConfig, ApifySandbox, RunRule
-from forager.sandbox.calls import Call, CallLog, Repeat, read_calls, repeats
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.credentials import CredentialBackend
-from forager.sandbox.faults import Fault, Rule
+from forager.sandbox.faults import Fault, Rule, Trouble, When
 from forager.sandbox.google import GoogleConfig, GoogleSandbox, GoogleWorld, Tenant
-from forager.sandbox.listings import Listing, ListingsWorld
-from forager.sandbox.log import Entry, RequestLog, read_log
-from forager.sandbox.receiver import Mood, Received, WebhookReceiver
+from forager.sandbox.journal import (
+    Call,
+    CallLog,
+    LoggedRequest,
+    RepeatedCall,
+    RequestLog,
+    read_calls,
+    read_log,
+    repeats,
+)
+from forager.sandbox.linked import LinkedConfig, LinkedSandbox
+from forager.sandbox.listings import ListingsWorld, SimulatedListing
+from forager.sandbox.receiver import Mood, ReceivedRequest, WebhookReceiver
+from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.server import SerperSandbox, serve
 from forager.sandbox.shop import ShopConfig, ShopSandbox
-from forager.sandbox.site import Outage, SandboxSite, Visit, most_in_flight, most_starts
-from forager.sandbox.site_pages import Answer
-from forager.sandbox.trouble import Trouble, When
+from forager.sandbox.site import Outage, SandboxSite, SiteVisit, most_in_flight, most_starts
 from forager.sandbox.upstream import Upstream
 from forager.sandbox.world import FULL_DENSITY, MIXED_DENSITY, Band, World
 
@@ -27,24 +35,24 @@ __all__ = [
     "FULL_DENSITY",
     "MIXED_DENSITY",
     "OLD_ACTOR",
-    "Answer",
     "ApifyConfig",
     "ApifySandbox",
     "Band",
     "Call",
     "CallLog",
     "CredentialBackend",
-    "Entry",
     "Fault",
     "GoogleConfig",
     "GoogleSandbox",
     "GoogleWorld",
-    "Listing",
+    "LinkedConfig",
+    "LinkedSandbox",
     "ListingsWorld",
+    "LoggedRequest",
     "Mood",
     "Outage",
-    "Received",
-    "Repeat",
+    "ReceivedRequest",
+    "RepeatedCall",
     "RequestLog",
     "Rule",
     "RunRule",
@@ -53,10 +61,12 @@ __all__ = [
     "SerperSandbox",
     "ShopConfig",
     "ShopSandbox",
+    "SimulatedListing",
+    "SiteAnswer",
+    "SiteVisit",
     "Tenant",
     "Trouble",
     "Upstream",
-    "Visit",
     "WebhookReceiver",
     "When",
     "World",

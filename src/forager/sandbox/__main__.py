@@ -11,15 +11,17 @@ import orjson
 
 from forager.core.errors import Rejected
 from forager.sandbox.config import SerperConfig
-from forager.sandbox.listener import LOOPBACK
+from forager.sandbox.process import PROGRAMS, TOGETHER, run, run_together, share_named
 from forager.sandbox.server import serve
-from forager.sandbox.upstream_main import PROGRAMS, run, share_named
+from forager.sandbox.wire import LOOPBACK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in PROGRAMS:
         return run(words[0], words[1:])
+    if words and words[0] == TOGETHER:
+        return run_together(words[1:])
     if words and not words[0].startswith("-"):
         sys.stderr.write(f"There is no sandbox {words[0]!r}; choose from {', '.join(PROGRAMS)}, or none for Serper.\n")
         return 2

@@ -1,4 +1,4 @@
-"""What Serper says, byte for byte: questions read, rows and errors rendered. Pure.
+"""Serper's wire format, byte for byte: requests read, rows and errors rendered. Pure.
 
 A field that is not known is left out, never null. `cid` is text: as a JSON number its last digits would be lost.
 """
@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl
 import orjson
 
 from forager.sandbox.config import SerperConfig
-from forager.sandbox.world import Place, World
+from forager.sandbox.world import SimulatedPlace, World
 
 PAGE_SIZES = {"places": 10, "maps": 20}
 Row = dict[str, Any]
-Render = Callable[[Place, int, str, SerperConfig, str, int], Row]
+Render = Callable[[SimulatedPlace, int, str, SerperConfig, str, int], Row]
 
 
-class Query(NamedTuple):
+class SerperQuery(NamedTuple):
     """A question that can be answered. `zip` is empty when `q` does not begin with one."""
 
     endpoint: str
@@ -29,7 +29,7 @@ class Query(NamedTuple):
     sent: Mapping[str, Any]
 
 
-class Answer(NamedTuple):
+class SerperAnswer(NamedTuple):
     body: bytes
     places: int
 
@@ -61,7 +61,7 @@ FAILED = error_body(500, "Internal server error")
 UNAVAILABLE = b"<html><head><title>503 Service Temporarily Unavailable</title></head><body></body></html>"
 
 
-def read_query(endpoint: str, sent: object) -> Query:
+def read_query(endpoint: str, sent: object) -> SerperQuery:
     """The question in a decoded body. A batch (an array) is refused: the sandbox answers one question at a time."""
     if isinstance(sent, list):
         raise NotAnswerable(400, error_body(400, "The sandbox does not answer batches: send one query per request"))
@@ -76,7 +76,7 @@ def read_query(endpoint: str, sent: object) -> Query:
     if endpoint == "maps" and page > 1 and not sent.get("ll"):
         raise NotAnswerable(400, NO_LL)
     zip_code, keyword = split_q(q)
-    return Query(endpoint, q, zip_code, keyword, page, sent)
+    return SerperQuery(endpoint, q, zip_code, keyword, page, sent)
 
 
 def read_body(body: bytes) -> object:
@@ -104,7 +104,7 @@ def split_q(q: str) -> tuple[str, str]:
     return (match[1], match[2].strip().lower()) if match else ("", q.strip().lower())
 
 
-def answer(world: World, config: SerperConfig, query: Query, weekday: int) -> Answer:
+def answer(world: World, config: SerperConfig, query: SerperQuery, weekday: int) -> SerperAnswer:
     """The whole body for a good question: `searchParameters` first, `credits` last."""
     size = PAGE_SIZES[query.endpoint]
     home = query.zip or f"{int(world.chance('home', query.keyword) * 90_000) + 10_000}"
@@ -121,10 +121,10 @@ def answer(world: World, config: SerperConfig, query: Query, weekday: int) -> An
             for position, place in enumerate(places, first)
         ]
     whole["credits"] = config.price(query.endpoint)
-    return Answer(orjson.dumps(whole), len(places))
+    return SerperAnswer(orjson.dumps(whole), len(places))
 
 
-def _echo(config: SerperConfig, query: Query) -> Row:
+def _echo(config: SerperConfig, query: SerperQuery) -> Row:
     echo: Row = {"q": query.q}
     for name in ("gl", "hl", "location", "ll", "autocorrect", "num", "page"):
         if name in query.sent:
@@ -137,13 +137,13 @@ def _echo(config: SerperConfig, query: Query) -> Row:
     return echo
 
 
-def _shows_empty(world: World, config: SerperConfig, query: Query) -> bool:
+def _shows_empty(world: World, config: SerperConfig, query: SerperQuery) -> bool:
     if config.empty_page == "mixed":
         return world.chance("empty", query.zip, query.keyword, query.page) < 0.5
     return config.empty_page == "empty"
 
 
-def _rows_of(world: World, config: SerperConfig, query: Query) -> Render:
+def _rows_of(world: World, config: SerperConfig, query: SerperQuery) -> Render:
     if query.endpoint == "maps":
         return _maps_row
     if config.variant == "mixed":
@@ -151,7 +151,7 @@ def _rows_of(world: World, config: SerperConfig, query: Query) -> Render:
     return _row_a if config.variant == "A" else _row_b
 
 
-def _row_a(place: Place, position: int, _category: str, config: SerperConfig, _hl: str, _weekday: int) -> Row:
+def _row_a(place: SimulatedPlace, position: int, _category: str, config: SerperConfig, _hl: str, _weekday: int) -> Row:
     row: Row = {
         "position": position,
         "title": place.title,
@@ -168,7 +168,7 @@ def _row_a(place: Place, position: int, _category: str, config: SerperConfig, _h
     return _with_ids(row, place, config)
 
 
-def _row_b(place: Place, position: int, category: str, config: SerperConfig, _hl: str, _weekday: int) -> Row:
+def _row_b(place: SimulatedPlace, position: int, category: str, config: SerperConfig, _hl: str, _weekday: int) -> Row:
     row: Row = {
         "position": position,
         "title": place.title,
@@ -189,7 +189,7 @@ def _row_b(place: Place, position: int, category: str, config: SerperConfig, _hl
     return _with_ids(row, place, config)
 
 
-def _maps_row(place: Place, position: int, category: str, _config: SerperConfig, hl: str, weekday: int) -> Row:
+def _maps_row(place: SimulatedPlace, position: int, category: str, _config: SerperConfig, hl: str, weekday: int) -> Row:
     row: Row = {
         "position": position,
         "title": place.title,
@@ -219,37 +219,37 @@ def _maps_row(place: Place, position: int, category: str, _config: SerperConfig,
     return row
 
 
-def _with_ids(row: Row, place: Place, config: SerperConfig) -> Row:
+def _with_ids(row: Row, place: SimulatedPlace, config: SerperConfig) -> Row:
     row["cid"] = place.cid
     if config.place_id_share and (place.chance >> 8) / 2**24 < config.place_id_share:
         row["placeId"] = place.place_id
     return row
 
 
-def _full_address(place: Place) -> str:
+def _full_address(place: SimulatedPlace) -> str:
     return f"{place.street}, {place.area.city}, {place.area.state} {place.zip}"
 
 
-def _rating(place: Place) -> float | int:
+def _rating(place: SimulatedPlace) -> float | int:
     whole, tenth = divmod(place.rating_tenths, 10)
     return place.rating_tenths / 10 if tenth else whole
 
 
-def _price(place: Place) -> str:
+def _price(place: SimulatedPlace) -> str:
     return ("$1–10", "$10–20", "$20–30", "$30–50")[place.chance // 64 % 4]
 
 
-def _thumbnail(place: Place) -> str:
+def _thumbnail(place: SimulatedPlace) -> str:
     kind = "maptile" if place.chance % 6 == 0 else "p"
     return f"https://photos.example/{kind}/{place.chance:08x}=w92-h92"
 
 
-def _viewport(places: list[Place]) -> str:
+def _viewport(places: list[SimulatedPlace]) -> str:
     return f"@{places[0].latitude:.7f},{places[0].longitude:.7f},14z" if places else "@39.5,-98.35,4z"
 
 
-def _category(keyword: str, place: Place, hl: str) -> str:
-    """In the language asked for, as Google gives it; English where the sandbox does not speak the language."""
+def _category(keyword: str, place: SimulatedPlace, hl: str) -> str:
+    """In the requested language, as Google gives it; English for a language that the sandbox lacks."""
     word = keyword.removesuffix("s").capitalize()
     if hl in _SERVICE:
         return _SERVICE[hl].format(word)
@@ -258,7 +258,7 @@ def _category(keyword: str, place: Place, hl: str) -> str:
     )
 
 
-def _hours(place: Place, hl: str, weekday: int) -> dict[str, str]:
+def _hours(place: SimulatedPlace, hl: str, weekday: int) -> dict[str, str]:
     """The first key is the day of the request."""
     days = _DAYS.get(hl, _DAYS["en"])
     closed, always = _CLOSED.get(hl, _CLOSED["en"])

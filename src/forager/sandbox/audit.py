@@ -1,6 +1,6 @@
-"""What a request log proves: which pages were sent again, at what cost, and which should never have been sent.
+"""Checks a request log: pages that were requested again, their cost, and pages that should not have been requested.
 
-Pure functions over entries. They cannot tell two jobs apart that ask for the same pages: reset the sandbox between
+Pure functions over entries. They cannot distinguish two jobs with the same pages: reset the sandbox between
 them.
 """
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forager.sandbox.answers import PAGE_SIZES
-from forager.sandbox.log import Entry
+from forager.sandbox.journal import LoggedRequest
 
 
-class Page(NamedTuple):
+class AuditedPage(NamedTuple):
     keyword: str
     zip: str
     page: int
@@ -20,9 +20,9 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """A page that was asked for again although its answer was good or under way."""
+    """A page that was requested again although its answer was good or under way."""
 
-    page: Page
+    page: AuditedPage
     after_answer: int
     """Repeats after a whole 200: the client had it, or was killed before it could keep it."""
     after_silence: int
@@ -34,7 +34,7 @@ class Resent:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class ServerAudit:
     """The sentence that `demo --crash` prints, as numbers."""
 
     requests: int
@@ -42,16 +42,16 @@ class Audit:
     credits: int
     resent: tuple[Resent, ...]
     resent_credits: int
-    wasted: tuple[Page, ...]
+    wasted: tuple[AuditedPage, ...]
 
     @property
     def repeats(self) -> int:
         return sum(each.repeats for each in self.resent)
 
 
-def audit(log: Iterable[Entry]) -> Audit:
+def audit(log: Iterable[LoggedRequest]) -> ServerAudit:
     entries = _asked(log)
-    return Audit(
+    return ServerAudit(
         requests=len(entries),
         distinct=len({_page(entry) for entry in entries}),
         credits=credits_charged(entries),
@@ -61,20 +61,20 @@ def audit(log: Iterable[Entry]) -> Audit:
     )
 
 
-def credits_charged(log: Iterable[Entry]) -> int:
+def credits_charged(log: Iterable[LoggedRequest]) -> int:
     return sum(entry.credits for entry in log)
 
 
-def resent(log: Iterable[Entry]) -> list[Resent]:
+def resent(log: Iterable[LoggedRequest]) -> list[Resent]:
     """Pages sent more than once, by their first repeat. A retry after an error status is right: not counted."""
-    counts: dict[Page, list[int]] = {}
+    counts: dict[AuditedPage, list[int]] = {}
     for entry, previous in _repeats(log):
         counts.setdefault(_page(entry), [0, 0])[0 if previous.delivered else 1] += 1
     return [Resent(page, after_answer, after_silence) for page, (after_answer, after_silence) in counts.items()]
 
 
-def wasted_pages(log: Iterable[Entry]) -> list[Page]:
-    """Pages that were asked for although an earlier page of their ZIP came back short. One entry per request."""
+def wasted_pages(log: Iterable[LoggedRequest]) -> list[AuditedPage]:
+    """Return pages that were requested although an earlier page of their ZIP came back short. One entry per request."""
     entries = _asked(log)
     short: dict[tuple[str, str], int] = {}
     for entry in entries:
@@ -84,10 +84,10 @@ def wasted_pages(log: Iterable[Entry]) -> list[Page]:
     return [_page(entry) for entry in entries if entry.page > short.get((entry.keyword, entry.zip), entry.page)]
 
 
-def _repeats(log: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
+def _repeats(log: Iterable[LoggedRequest]) -> list[tuple[LoggedRequest, LoggedRequest]]:
     """Each request that had no error before it to justify it, with the request for the same page before it."""
-    latest: dict[tuple[str, Page], Entry] = {}
-    repeats: list[tuple[Entry, Entry]] = []
+    latest: dict[tuple[str, AuditedPage], LoggedRequest] = {}
+    repeats: list[tuple[LoggedRequest, LoggedRequest]] = []
     for entry in _asked(log):
         page = (entry.endpoint, _page(entry))
         previous = latest.get(page)
@@ -97,15 +97,15 @@ def _repeats(log: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
     return repeats
 
 
-def _asked(log: Iterable[Entry]) -> list[Entry]:
-    """Requests for a page, in order of arrival; what was refused before it was understood asks for none."""
+def _asked(log: Iterable[LoggedRequest]) -> list[LoggedRequest]:
+    """Return the requests by page, in order of arrival. A request that was refused unread has no page."""
     return sorted((entry for entry in log if entry.page), key=lambda entry: entry.n)
 
 
-def _page(entry: Entry) -> Page:
-    return Page(entry.keyword, entry.zip, entry.page)
+def _page(entry: LoggedRequest) -> AuditedPage:
+    return AuditedPage(entry.keyword, entry.zip, entry.page)
 
 
-def _good(entry: Entry) -> bool:
-    """A whole answer that says how many places there are; a garbled one does not."""
+def _good(entry: LoggedRequest) -> bool:
+    """Return whether this is a whole answer, with its number of places; a garbled one is not."""
     return entry.status == 200 and entry.delivered and entry.fault != "malformed"

@@ -4,10 +4,10 @@ a guess."""
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from forager.core.errors import Rejected
-from forager.sandbox.faults import Fault, Rule, shares_from_json
+from forager.sandbox.faults import Fault, Rule, Trouble, When, check_shares, shares_from_json
 from forager.sandbox.world import MIXED_DENSITY, Band, World
 
 Variant = Literal["A", "B", "mixed"]
@@ -22,9 +22,9 @@ class SerperConfig:
     """Further keys that are accepted, each with its own limit and balance."""
 
     density: Sequence[Band] = MIXED_DENSITY
-    """How many places a ZIP has: shares of (ZIP, keyword) pairs with their range. `FULL_DENSITY` fills every page."""
+    """Number of places in a ZIP: shares of (ZIP, keyword) pairs with their range. `FULL_DENSITY` fills every page."""
     neighbour_share: float = 0.06
-    """Share of rows that neighbouring ZIPs show too, with the same cid."""
+    """Share of rows that neighbouring ZIPs also show, with the same cid."""
     repeat_share: float = 0.02
     """Share of rows from page 2 on that an earlier page showed already."""
 
@@ -35,16 +35,16 @@ class SerperConfig:
     empty_page: EmptyPage = "mixed"
     """Beyond the last row: `places` is `[]`, or the key is missing, or either by page."""
     positions_continue: bool = False
-    """Whether `position` goes on at 11 on page 2 instead of starting again at 1."""
+    """True if `position` goes on at 11 on page 2 instead of starting again at 1."""
     echo_defaults: bool = False
-    """Whether `searchParameters` names `num` and `page` even when they were not sent, as older answers did."""
+    """True if `searchParameters` names `num` and `page` even when they were not sent, as older answers did."""
 
     price_places: int = 1
     price_maps: int = 3
     credits: int | None = None
     """Balance of each key; None never runs out."""
     charge_unseen: bool = True
-    """Whether an answer that the client did not wait for is charged all the same. The real API does."""
+    """True if an answer that the client did not wait for is charged all the same. The real API does."""
     rate_limit: int | None = 300
     """Most requests a key may start in any second; more get a 429. None counts them without refusing."""
 
@@ -52,13 +52,13 @@ class SerperConfig:
     """Time to an answer; with `latency_sigma` the median of a log-normal distribution."""
     latency_sigma: float = 0.0
     faults: Mapping[Fault, float] = field(default_factory=dict)
-    """Probability of each fault, drawn by seed from what is asked and how often."""
+    """Probability of each fault, drawn by seed from the request and its repeats."""
     script: tuple[Rule, ...] = ()
     """Faults for named requests; they come before the probabilities."""
     slow_ms: float = 3000.0
-    """What the fault `slow` adds."""
+    """Delay added by the fault `slow`."""
     huge_bytes: int = 48 * 1024 * 1024
-    """How long the answer with the fault `huge` is."""
+    """Size of the answer with the fault `huge`."""
 
     log_path: str | None = None
     """A file that gets one JSON line per finished request, written at once: it survives a kill of this process."""
@@ -113,9 +113,76 @@ class SerperConfig:
 LIVE = frozenset(
     ("latency_ms", "latency_sigma", "rate_limit", "credits", "faults", "slow_ms", "huge_bytes", "charge_unseen")
 )
-"""What may change while the sandbox runs. The world itself may not: answers already given would become untrue."""
+"""Settings that may change while the sandbox runs. The world may not: earlier answers would become wrong."""
 
 
 def _check(name: str, holds: bool, wanted: str) -> None:
     if not holds:
         raise Rejected(f"Setting `{name}` of the Serper sandbox must be {wanted}.")
+
+
+# Settings that every simulated upstream has, and how settings are read from JSON.
+#
+# A subclass adds its own. What is not known about a real upstream is a setting, not a guess.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    name: ClassVar[str] = "upstream"
+    fault_names: ClassVar[frozenset[str]] = frozenset(Trouble)
+    live: ClassVar[frozenset[str]] = frozenset(("latency_ms", "latency_sigma", "faults", "slow_ms"))
+    """Settings that may change while it runs. The world may not: answers already given would become untrue."""
+
+    seed: int = 7
+    latency_ms: float = 0.0
+    """Time to an answer; with `latency_sigma` the median of a log-normal distribution."""
+    latency_sigma: float = 0.0
+    slow_ms: float = 3000.0
+    """Delay added by the fault `slow`."""
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """Probability of each fault, drawn by seed from the request and its repeats."""
+    script: tuple[When, ...] = ()
+    """Faults for named calls; they come before the probabilities."""
+    log_path: str | None = None
+    """A file that gets one JSON line per finished request, written at once: it survives a kill of this process."""
+    log_limit: int = 1_000_000
+    """Requests kept in memory; older ones leave the log, the totals of `stats` stay exact."""
+
+    def __post_init__(self) -> None:
+        for name in ("latency_ms", "latency_sigma", "slow_ms"):
+            value = getattr(self, name)
+            self.check(name, math.isfinite(value) and value >= 0, "a number of at least 0")
+        self.check("log_limit", self.log_limit > 0, "at least 1")
+        check_shares(self.faults, self.fault_names)
+        for rule in self.script:
+            check_shares({rule.fault: 0}, self.fault_names)
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with the named values replaced, from plain JSON. Raises `Rejected` for unknown names and
+        wrong values."""
+        unknown = sorted(set(changes) - {knob.name for knob in fields(self)})
+        if unknown:
+            known = ", ".join(sorted(knob.name for knob in fields(self)))
+            raise Rejected(f"The {self.name} sandbox has no setting {', '.join(unknown)}. It has: {known}.")
+        try:
+            return replace(self, **self._decoded(dict(changes)))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise Rejected(f"A setting of the {self.name} sandbox has a value of the wrong kind: {error}") from error
+
+    def check(self, name: str, holds: bool, wanted: str) -> None:
+        """Raise `Rejected` unless the setting holds."""
+        if not holds:
+            raise Rejected(f"Setting `{name}` of the {self.name} sandbox must be {wanted}.")
+
+    def check_shares_of_one(self, *names: str) -> None:
+        """Raise `Rejected` unless each of these settings is between 0 and 1."""
+        for name in names:
+            self.check(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+
+    def _decoded(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Turn JSON values into the types of the settings. A subclass extends it for its own."""
+        if "faults" in values:
+            values["faults"] = check_shares(values["faults"], self.fault_names)
+        if "script" in values:
+            values["script"] = tuple(When.from_json(rule, self.fault_names) for rule in values["script"])
+        return values

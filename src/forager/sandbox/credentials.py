@@ -6,8 +6,7 @@ from typing import Any
 
 import orjson
 
-from forager.sandbox.listener import Listener
-from forager.sandbox.wire import Connection, Request
+from forager.sandbox.wire import Connection, PortListener, WireRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +14,10 @@ class Question:
     path: str
     headers: dict[str, str]
     status: int
-    """What was answered; 0: the connection ended without a word."""
+    """Status of the answer; 0: the connection ended without one."""
 
 
-class CredentialBackend(Listener):
+class CredentialBackend(PortListener):
     """`async with CredentialBackend("key") as backend:` then `backend.keep("w1", "linkedin", {"li_at": "…"})`."""
 
     def __init__(self, key: str, prefix: str = "/api/v1") -> None:
@@ -40,7 +39,7 @@ class CredentialBackend(Listener):
         """The next questions are answered with these, in turn; 0 ends the connection without an answer."""
         self._trouble.extend(statuses)
 
-    def _receive(self, request: Request, connection: Connection) -> None:
+    def _receive(self, request: WireRequest, connection: Connection) -> None:
         status, body = self._answer(request)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         self.log.append(Question(request.path, headers, status))
@@ -49,7 +48,7 @@ class CredentialBackend(Listener):
         else:
             connection.send(status, body if isinstance(body, bytes) else orjson.dumps(body))
 
-    def _answer(self, request: Request) -> tuple[int, Any]:
+    def _answer(self, request: WireRequest) -> tuple[int, Any]:
         if self._trouble:
             return self._trouble.pop(0), {"message": "in trouble"}
         if not hmac.compare_digest(request.headers.get(b"x-service-key", b""), self.key.encode()):

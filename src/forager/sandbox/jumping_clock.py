@@ -10,7 +10,7 @@ import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from forager.core.http import Fetch, Request, Response
@@ -65,7 +65,7 @@ class JumpingClock:
         self._busy.append(busy)
 
     async def run_for(self, seconds: float) -> None:
-        """Let so many simulated seconds pass."""
+        """Let this number of simulated seconds pass."""
         until = self._passed + seconds
         with self._counting_threads():
             await self._quiet()
@@ -146,3 +146,25 @@ class StandingStill:
                 self._under_way += 1
 
         return waiting
+
+
+# The time of a simulated world: a clock that is given, real time without one, and moved on request.
+
+
+class WorldTime:
+    """Time as the simulated upstream sees it. A test gives its own clock's `now`; `advance` adds to it."""
+
+    def __init__(self, now: Callable[[], datetime] | None = None) -> None:
+        self._now = now or (lambda: datetime.now(UTC))
+        self._ahead = timedelta()
+
+    def now(self) -> datetime:
+        return self._now() + self._ahead
+
+    def seconds(self) -> float:
+        """Seconds since 1970."""
+        return self.now().timestamp()
+
+    def advance(self, seconds: float) -> None:
+        """Move the world's time by that much, relative to its clock."""
+        self._ahead += timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""How many requests began in one second: the limit of a key, the exact maximum for an auditor. Pure: times are given.
+"""Counts requests per second: the limit of a key, the exact maximum for an auditor. Pure: times are given.
 
 A window is half-open, (t − 1 s, t]: two starts exactly one second apart do not share one.
 """

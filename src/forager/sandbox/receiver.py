@@ -1,6 +1,6 @@
-"""A webhook receiver that does what the documentation asks of one, and can be down, slow or in a bad mood.
+"""A webhook receiver that follows the documentation, and can be down, slow or failing.
 
-Its log has every request as it came, with what the verifier said to it. What it took in effect, once per id, is in
+Its log has every request as it came, with the verdict of the verifier. The accepted bodies, once per id, are in
 `taken`: an auditor compares the two.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from forager.sandbox.listener import Listener
-from forager.sandbox.wire import Connection, Request
+from forager.sandbox.wire import Connection, PortListener, WireRequest
 from forager.sinks.webhook import signing
 
 
@@ -20,7 +19,7 @@ class Mood(StrEnum):
     ERROR = "error"
     """500."""
     GONE = "gone"
-    """410: it wants no more."""
+    """410: it refuses all further messages."""
     BUSY = "busy"
     """429, with `Retry-After`."""
     MOVED = "moved"
@@ -28,46 +27,48 @@ class Mood(StrEnum):
     SILENT = "silent"
     """Accepted, never answered."""
     FORGETFUL = "forgetful"
-    """Taken, and then the connection ends without an answer: the sender cannot know."""
+    """Accepted, then the connection ends without an answer: the sender cannot see it."""
 
 
 _STATUS = {Mood.ERROR: 500, Mood.GONE: 410, Mood.BUSY: 429, Mood.MOVED: 302}
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRequest:
     """One request."""
 
     at: datetime
-    """By the receiver's clock."""
+    """Time by the receiver's clock."""
     path: str
     headers: dict[str, str]
     body: bytes
     status: int
-    """What was answered; 0: nothing."""
+    """Status of the answer; 0: no answer."""
     problem: str | None
-    """What the verifier said against it."""
+    """Reason of the verifier for refusing it."""
 
     @property
     def id(self) -> str:
         return self.headers.get(signing.ID, "")
 
 
-class WebhookReceiver(Listener):
+class WebhookReceiver(PortListener):
     """`async with WebhookReceiver(["secret"]) as receiver:`. `mood` holds from the next request on; `stop` is down."""
 
     def __init__(
         self,
         secrets: Sequence[str],
         now: Callable[[], datetime] | None = None,
-        tell: Callable[[Received], None] | None = None,
+        tell: Callable[[ReceivedRequest], None] | None = None,
+        *,
+        port: int = 0,
     ) -> None:
-        """`tell` is called with every request."""
-        super().__init__()
+        """Calls `tell` with every request. Port 0 is any free one."""
+        super().__init__(port)
         self.mood = Mood.UP
-        self.log: list[Received] = []
+        self.log: list[ReceivedRequest] = []
         self.taken: dict[str, bytes] = {}
-        """By id: the body that had its effect."""
+        """Accepted bodies by id."""
         self.retry_after = 30
         self.moved_to = ""
         self._secrets = tuple(secrets)
@@ -82,10 +83,10 @@ class WebhookReceiver(Listener):
             self._waiting.append((count, future))
             await future
 
-    def tries(self, id: str) -> list[Received]:  # noqa: A002 - the header's own word
+    def tries(self, id: str) -> list[ReceivedRequest]:  # noqa: A002 - the header's own word
         return [each for each in self.log if each.id == id]
 
-    def _receive(self, request: Request, connection: Connection) -> None:
+    def _receive(self, request: WireRequest, connection: Connection) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         now = self._now()
         problem, id_ = self._judge(headers, request.body, now)
@@ -94,7 +95,7 @@ class WebhookReceiver(Listener):
             self.taken[id_] = request.body
         answered = 0 if self.mood in (Mood.SILENT, Mood.FORGETFUL) else status
         path = f"{request.path}?{request.query}" if request.query else request.path
-        self._write_down(Received(now, path, headers, request.body, answered, problem))
+        self._write_down(ReceivedRequest(now, path, headers, request.body, answered, problem))
         if self.mood is Mood.FORGETFUL:
             connection.cut()
         elif self.mood is not Mood.SILENT:
@@ -114,7 +115,7 @@ class WebhookReceiver(Listener):
             return b"Retry-After: %d\r\n" % self.retry_after
         return f"Location: {self.moved_to}\r\n".encode() if self.mood is Mood.MOVED else b""
 
-    def _write_down(self, received: Received) -> None:
+    def _write_down(self, received: ReceivedRequest) -> None:
         self.log.append(received)
         if self._tell is not None:
             self._tell(received)

@@ -1,6 +1,6 @@
 """A small web site on a port of this machine, to be polite to: everything about it can be set while it runs.
 
-Any host name reaches it (`url(path, host=…)` with a resolver that knows the name), so one listener stands for as many
+Any host name reaches it (`url(path, host=…)` with a resolver for the name), so one listener stands for as many
 domains as a test needs; several sites on ports of their own are several origins. Its log has every request from the
 moment it arrives, so that an auditor can count the starts in any window. Binds the loopback address only.
 """
@@ -14,11 +14,9 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain, repeat
 
-from forager.sandbox.listener import LOOPBACK, Listener
 from forager.sandbox.rate import SlidingWindow
-from forager.sandbox.scrape_pages import scrape_answer
-from forager.sandbox.site_pages import TEXT, Answer, page, retry_after, usual_answer
-from forager.sandbox.wire import Connection, Request
+from forager.sandbox.scrape_pages import TEXT, SiteAnswer, page, retry_after, scrape_answer, usual_answer
+from forager.sandbox.wire import LOOPBACK, Connection, PortListener, WireRequest
 
 _PART = 64 * 1024
 
@@ -35,7 +33,7 @@ class Outage(StrEnum):
 
 
 @dataclass(slots=True)
-class Visit:
+class SiteVisit:
     """One request. `status` is 0 until it is answered, and stays 0 if it never is."""
 
     n: int
@@ -52,12 +50,12 @@ class Visit:
 
 
 @dataclass
-class SandboxSite(Listener):
+class SandboxSite(PortListener):
     """`async with SandboxSite() as site:`. What is set on it holds from the next request on."""
 
-    robots: Answer = field(default_factory=lambda: Answer(404, b"none", TEXT))
-    answers: dict[str, Answer | Callable[[Request], Answer]] = field(default_factory=dict)
-    """By path, before the pages of `scrape_pages` and `site_pages`."""
+    robots: SiteAnswer = field(default_factory=lambda: SiteAnswer(404, b"none", TEXT))
+    answers: dict[str, SiteAnswer | Callable[[WireRequest], SiteAnswer]] = field(default_factory=dict)
+    """Pages by path, tried before those of `scrape_pages` and `site_pages`."""
     limit: int | None = None
     """Most requests to start in any second, per host; more get a 429 …"""
     limit_after: float | None = None
@@ -67,7 +65,7 @@ class SandboxSite(Listener):
 
     def __post_init__(self) -> None:
         super().__init__(self.port)
-        self.log: list[Visit] = []
+        self.log: list[SiteVisit] = []
         self._outages: dict[str | None, Outage] = {}
         self._windows: dict[str, SlidingWindow] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -82,7 +80,7 @@ class SandboxSite(Listener):
     def set_robots(self, text: str, status: int = 200, *, delay: float = 0.0, **headers: str) -> None:
         """Header names are written with underscores for dashes."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.robots = Answer(status, text.encode(), TEXT, named, delay)
+        self.robots = SiteAnswer(status, text.encode(), TEXT, named, delay)
 
     async def fail(self, outage: Outage | None, host: str | None = None) -> None:
         """Go down in one of several ways, as a whole or for one host name; None: be up again."""
@@ -99,10 +97,10 @@ class SandboxSite(Listener):
             self._waiting.append((count, future))
             await future
 
-    def visits(self, path: str | None = None, host: str | None = None) -> list[Visit]:
+    def visits(self, path: str | None = None, host: str | None = None) -> list[SiteVisit]:
         return [visit for visit in self.log if path in (None, visit.path) and host in (None, visit.host)]
 
-    def _receive(self, request: Request, connection: Connection) -> None:
+    def _receive(self, request: WireRequest, connection: Connection) -> None:
         visit = self._write_down(request)
         outage = self._outages.get(visit.host) or self._outages.get(None)
         if outage is Outage.BLACK_HOLE:
@@ -112,7 +110,7 @@ class SandboxSite(Listener):
             self._end(visit, 0)
             connection.cut()
             return
-        answer = self._answer(request, visit) if outage is None else Answer(500, page("500", "<h1>500</h1>").body)
+        answer = self._answer(request, visit) if outage is None else SiteAnswer(500, page("500", "<h1>500</h1>").body)
         delay = answer.delay + self.latency
         if not delay:
             self._say(visit, request, answer, connection)
@@ -120,9 +118,9 @@ class SandboxSite(Listener):
         timer = self._loop.call_later(delay, self._say, visit, request, answer, connection)
         connection.when_lost = partial(self._gone, visit, timer)
 
-    def _write_down(self, request: Request) -> Visit:
+    def _write_down(self, request: WireRequest) -> SiteVisit:
         host = request.headers.get(b"host", b"").decode("latin-1").rpartition(":")[0]
-        visit = Visit(
+        visit = SiteVisit(
             len(self.log) + 1, time.monotonic(), time.time(), host, request.method, *request[1:3], request.headers
         )
         self.log.append(visit)
@@ -132,18 +130,18 @@ class SandboxSite(Listener):
         self._waiting = [(count, future) for count, future in self._waiting if not future.done()]
         return visit
 
-    def _answer(self, request: Request, visit: Visit) -> Answer:
+    def _answer(self, request: WireRequest, visit: SiteVisit) -> SiteAnswer:
         if not self._windows.setdefault(visit.host, SlidingWindow()).admit(visit.at, self.limit):
             headers = {} if self.limit_after is None else retry_after(self.limit_after)
-            return Answer(429, page("429", "<h1>Too Many Requests</h1>").body, headers=headers)
+            return SiteAnswer(429, page("429", "<h1>Too Many Requests</h1>").body, headers=headers)
         if request.path == "/robots.txt":
             return self.robots
         answer = self.answers.get(request.path)
-        if isinstance(answer, Answer):
+        if isinstance(answer, SiteAnswer):
             return answer
         return answer(request) if answer is not None else scrape_answer(request) or usual_answer(request)
 
-    def _say(self, visit: Visit, request: Request, answer: Answer, connection: Connection) -> None:
+    def _say(self, visit: SiteVisit, request: WireRequest, answer: SiteAnswer, connection: Connection) -> None:
         connection.when_lost = None
         self._end(visit, answer.status)
         if answer.padding:
@@ -153,16 +151,16 @@ class SandboxSite(Listener):
         more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items()).encode("latin-1")
         connection.send(answer.status, b"" if request.method == "HEAD" else answer.body, answer.kind, more)
 
-    def _gone(self, visit: Visit, timer: asyncio.TimerHandle) -> None:
+    def _gone(self, visit: SiteVisit, timer: asyncio.TimerHandle) -> None:
         timer.cancel()
         self._end(visit, 0)
 
     @staticmethod
-    def _end(visit: Visit, status: int) -> None:
+    def _end(visit: SiteVisit, status: int) -> None:
         visit.status, visit.ended = status, time.monotonic()
 
 
-def most_starts(visits: Iterable[Visit], seconds: float) -> int:
+def most_starts(visits: Iterable[SiteVisit], seconds: float) -> int:
     """The most requests that arrived in any window of that length; windows are half-open, as limits are."""
     window: deque[float] = deque()
     most = 0
@@ -174,7 +172,7 @@ def most_starts(visits: Iterable[Visit], seconds: float) -> int:
     return most
 
 
-def most_in_flight(visits: Iterable[Visit]) -> int:
+def most_in_flight(visits: Iterable[SiteVisit]) -> int:
     """The most requests that were under way at once."""
     moments = [
         moment

@@ -12,16 +12,102 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
+from urllib.parse import parse_qs
 
-from forager.sandbox.calls import Call, CallLog
-from forager.sandbox.draw import chance, log_normal
-from forager.sandbox.knobs import Knobs
-from forager.sandbox.listener import Listener
+import orjson
+
+from forager.core.errors import Rejected
+from forager.sandbox.config import Knobs
+from forager.sandbox.faults import FaultPlan, Trouble, When
+from forager.sandbox.journal import Call, CallLog
+from forager.sandbox.jumping_clock import WorldTime
 from forager.sandbox.site import Outage
-from forager.sandbox.trouble import FaultPlan, Trouble
-from forager.sandbox.upstream_admin import AdminRoute, administer
-from forager.sandbox.wire import HTML, JSON, Connection, Request
-from forager.sandbox.world_time import WorldTime
+from forager.sandbox.wire import HTML, JSON, Connection, PortListener, WireRequest
+from forager.sandbox.world import chance, log_normal
+
+# The admin routes of a simulated upstream, for tests and auditors in other processes.
+#
+# They are not part of the imitated API and are never logged as requests to it.
+
+
+AdminRoute = Callable[[Any], Any]
+_Reply = tuple[int, bytes, bytes]
+_JSON_LINES = b"application/x-ndjson"
+
+
+def administer(upstream: "Upstream[Any]", request: WireRequest) -> _Reply:
+    """Answer a request under `/_sandbox/` with (status, body, content type)."""
+    name = request.path.removeprefix("/_sandbox/")
+    own = upstream.admin_routes()
+    try:
+        if request.method == "GET" and name == "log":
+            return _log(upstream, request)
+        if request.method == "GET" and name == "stats":
+            return 200, orjson.dumps(upstream.stats()), JSON
+        if request.method == "POST" and name == "reset":
+            upstream.reset()
+            return 200, b"{}", JSON
+        if request.method == "POST" and name in _POSTED:
+            return 200, orjson.dumps(_POSTED[name](upstream, _decoded(request))), JSON
+        if request.method == "POST" and name in own:
+            return 200, orjson.dumps(own[name](_decoded(request))), JSON
+    except Rejected as error:
+        return 400, orjson.dumps({"message": error.message, "statusCode": 400}), JSON
+    posted = ", ".join(f"POST /_sandbox/{each}" for each in ("reset", *_POSTED, *own))
+    message = f"No such admin route. There are: GET /_sandbox/log, GET /_sandbox/stats, {posted}"
+    return 404, orjson.dumps({"message": message, "statusCode": 404}), JSON
+
+
+def _log(upstream: "Upstream[Any]", request: WireRequest) -> _Reply:
+    since = parse_qs(request.query).get("since", ["0"])[0]
+    if not since.isdigit():
+        raise Rejected(f"`since` is the number of the last entry already read; got {since!r}")
+    return 200, b"".join(call.json() + b"\n" for call in upstream.log.since(int(since))), _JSON_LINES
+
+
+def _faults(upstream: "Upstream[Any]", value: Any) -> Any:
+    """A list of rules to add, or `{"clear": true, "rules": […]}` to put them in the place of the present ones."""
+    clear = isinstance(value, dict) and bool(value.get("clear"))
+    listed = value.get("rules", []) if isinstance(value, dict) else value
+    if not isinstance(listed, list):
+        raise Rejected('Send a list of rules, or {"clear": true, "rules": [...]}')
+    rules = [When.from_json(rule, upstream.config.fault_names) for rule in listed]
+    if clear:
+        upstream.faults.script.clear()
+    upstream.faults.script.add(rules)
+    return {"added": len(rules)}
+
+
+def _config(upstream: "Upstream[Any]", changes: Any) -> Any:
+    if not isinstance(changes, dict):
+        raise Rejected("Send an object of setting to value")
+    fixed = sorted(set(changes) - upstream.config.live)
+    if fixed:
+        raise Rejected(
+            f"{', '.join(fixed)} cannot change while the sandbox runs: start another one. "
+            f"What can change: {', '.join(sorted(upstream.config.live))}."
+        )
+    upstream.adopt(upstream.config.changed(changes))
+    return {}
+
+
+def _clock(upstream: "Upstream[Any]", value: Any) -> Any:
+    seconds = value.get("advance_seconds") if isinstance(value, dict) else None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise Rejected('Send {"advance_seconds": number}')
+    upstream.time.advance(seconds)
+    return {"now": upstream.time.now().isoformat()}
+
+
+def _decoded(request: WireRequest) -> Any:
+    try:
+        return orjson.loads(request.body)
+    except ValueError as error:
+        raise Rejected(f"The body is not valid JSON: {error}") from error
+
+
+_POSTED: dict[str, Callable[["Upstream[Any]", Any], Any]] = {"faults": _faults, "config": _config, "clock": _clock}
+
 
 K = TypeVar("K", bound=Knobs)
 BAD_GATEWAY = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
@@ -30,7 +116,7 @@ _POLL = 0.02
 
 @dataclass(slots=True)
 class Reply:
-    """What becomes of one call."""
+    """The result of one call."""
 
     status: int
     body: bytes = b""
@@ -39,7 +125,7 @@ class Reply:
     """Further header lines, each with its end."""
     fault: str | None = None
     later: "Callable[[], Reply | None] | None" = None
-    """Asked every few milliseconds until it returns the reply to send instead: a call that waits for something."""
+    """Called every few milliseconds until it returns the reply to send instead: a call that waits for something."""
 
 
 class Upstream(ABC, Generic[K]):
@@ -51,14 +137,14 @@ class Upstream(ABC, Generic[K]):
         self.config = config
         self.time = WorldTime(now)
         self.log = CallLog(config.log_limit, config.log_path)
-        self.hosts = {name: Host(self, name, (ports or {}).get(name, 0)) for name in self.host_names}
+        self.hosts = {name: UpstreamHost(self, name, (ports or {}).get(name, 0)) for name in self.host_names}
         self._first = config
         self.faults = FaultPlan(config.seed, config.script, config.faults)
         self._outages: dict[str, Outage] = {}
 
     @abstractmethod
-    def answer(self, host: str, request: Request, call: Call) -> Reply:
-        """Decide one call: fill in what it asks for, draw its fault with `fault_of`, return the reply."""
+    def answer(self, host: str, request: WireRequest, call: Call) -> Reply:
+        """Decide one call: fill in its request, draw its fault with `fault_of`, return the reply."""
 
     def prepare(self) -> None:
         """Make the state anew that calls have changed: balances, windows, runs."""
@@ -108,7 +194,7 @@ class Upstream(ABC, Generic[K]):
         return tuple(host.endpoint for host in self.hosts.values())
 
     def announcement(self) -> dict[str, Any]:
-        """What a process that runs this upstream prints when it is ready."""
+        """Return the line that a process with this upstream prints when it is ready."""
         return {"url": next(iter(self.hosts.values())).url(""), "hosts": {n: h.url("") for n, h in self.hosts.items()}}
 
     def stats(self) -> dict[str, Any]:
@@ -145,7 +231,7 @@ class Upstream(ABC, Generic[K]):
             reply.fault = fault
         return fault, reply
 
-    def _receive(self, host: str, request: Request, connection: Connection) -> None:
+    def _receive(self, host: str, request: WireRequest, connection: Connection) -> None:
         if request.path.startswith("/_sandbox/"):
             connection.send(*administer(self, request))
             return
@@ -216,12 +302,12 @@ _OUTAGES: dict[Outage, Callable[[], Reply]] = {
 }
 
 
-class Host(Listener):
+class UpstreamHost(PortListener):
     """One port of an upstream."""
 
     def __init__(self, upstream: Upstream[Any], name: str, port: int = 0) -> None:
         super().__init__(port)
         self._respond = partial(upstream._receive, name)  # noqa: SLF001 - the two are one mechanism
 
-    def _receive(self, request: Request, connection: Connection) -> None:
+    def _receive(self, request: WireRequest, connection: Connection) -> None:
         self._respond(request, connection)

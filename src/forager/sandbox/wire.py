@@ -1,12 +1,17 @@
 """HTTP/1.1 as far as a JSON API needs it: one protocol object per connection, no task per request.
 
-Written by hand because the sandbox shares its machine with what is measured against it. Knows nothing of Serper.
+Written by hand because the sandbox shares its machine with what is measured against it. Independent of Serper.
 Never trusts a length: heads and bodies are capped.
 """
 
 import asyncio
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from functools import partial
+from typing import NamedTuple, Self, cast
+
+from forager.core.errors import Rejected
 
 MAX_HEAD = 32 * 1024
 MAX_BODY = 4 * 1024 * 1024
@@ -14,7 +19,7 @@ JSON = b"application/json; charset=utf-8"
 HTML = b"text/html"
 
 
-class Request(NamedTuple):
+class WireRequest(NamedTuple):
     method: str
     path: str
     query: str
@@ -22,7 +27,7 @@ class Request(NamedTuple):
     body: bytes
 
 
-Respond = Callable[[Request, "Connection"], None]
+Respond = Callable[[WireRequest, "Connection"], None]
 
 
 class Connection(asyncio.Protocol):
@@ -146,7 +151,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._reading = False
 
-    def _next(self) -> Request | None:
+    def _next(self) -> WireRequest | None:
         """The next whole request of the buffer; None while it is not whole, or if it was refused."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0 or end > MAX_HEAD:
@@ -175,7 +180,7 @@ class Connection(asyncio.Protocol):
         keep = headers.get(b"connection", b"" if start[2] == b"HTTP/1.1" else b"close").lower()
         self._keep_alive = keep != b"close"
         path, _, query = start[1].decode("latin-1").partition("?")
-        return Request(start[0].decode("latin-1"), path, query, headers, body)
+        return WireRequest(start[0].decode("latin-1"), path, query, headers, body)
 
     def _invite(self, headers: dict[bytes, bytes]) -> None:
         if headers.get(b"expect", b"").lower() == b"100-continue" and not self._invited and self._transport is not None:
@@ -214,3 +219,68 @@ _REASONS = {
     502: b"Bad Gateway",
     503: b"Service Unavailable",
 }
+
+
+# A port of this machine that answers: what small sandbox servers share. Binds the loopback address only.
+
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 4096
+
+
+async def listen(make: Callable[[], Connection], port: int) -> asyncio.Server:
+    """A server on this port, 0 for a free one."""
+    try:
+        return await asyncio.get_running_loop().create_server(make, LOOPBACK, port, backlog=BACKLOG)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise Rejected(
+            f"The sandbox cannot listen on port {port}: {why}."
+            " Choose another with --port (or the option of that upstream, such as --site-port or --receiver-port),"
+            " or 0 for a free one."
+        ) from error
+
+
+class PortListener(ABC):
+    """`async with` starts and stops it. Its port stays its own if it is stopped and started again."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    async def start(self) -> None:
+        if self._server is None:
+            make = partial(Connection, self._receive, self._connections)
+            self._server = await listen(make, self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Nobody listens any more, and every connection ends."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self._connections):
+            connection.leave()
+        await asyncio.sleep(0)  # the transports close in the loop's next turn
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return (self.endpoint,)
+
+    def url(self, path: str = "/") -> str:
+        return f"http://{self.endpoint}{path}"
+
+    @abstractmethod
+    def _receive(self, request: WireRequest, connection: Connection) -> None: ...

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import orjson
 from pydantic import SecretStr
 
+from forager.core.clock import Faults, NoFaults
 from forager.core.errors import FieldError, Rejected, SealBroken
-from forager.core.faults import Faults, NoFaults
-from forager.core.secret import About, SealedTable
-from forager.secrets.key_file import KeyFile, new_key
+from forager.core.secret import SealedFor, SealedTable
+from forager.secrets.service_key import KeyFile, new_key
 
 if TYPE_CHECKING:  # imported with the first key: it takes 6 MB, and most installations have nothing to seal
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -40,22 +40,22 @@ class Sealer:
         self._keys: tuple[_Key, ...] = tuple(_key(text, VARIABLE) for text in configured)
         self._stamp: object = None
 
-    def seal(self, text: str, about: About) -> str:
+    def seal(self, text: str, about: SealedFor) -> str:
         key = self._newest()
         nonce = os.urandom(NONCE)
         sealed = nonce + key.cipher.encrypt(nonce, text.encode(), _bound(key.id, about))
         return f"{VERSION}.{key.id}.{base64.urlsafe_b64encode(sealed).decode()}"
 
-    def unseal(self, sealed: str, about: About) -> str:
+    def unseal(self, sealed: str, about: SealedFor) -> str:
         version, key_id, body = _parts(sealed, about)
         if version != VERSION:
-            raise SealBroken(f"{_place(about)} was sealed by a newer Forager ({version}). Use that version.")
+            raise SealBroken(f"{_row_of(about)} was sealed by a newer Forager ({version}). Use that version.")
         from cryptography.exceptions import InvalidTag
 
         key = self._find(key_id)
         if key is None:
             raise SealBroken(
-                f"{_place(about)} was sealed with the key {key_id}, which is missing. Restore the {FILE} of"
+                f"{_row_of(about)} was sealed with the key {key_id}, which is missing. Restore the {FILE} of"
                 f" that time or add that key to {VARIABLE}; if it is lost, remove the entry and add it again."
             )
         try:
@@ -63,7 +63,7 @@ class Sealer:
             return key.cipher.decrypt(raw[:NONCE], raw[NONCE:], _bound(key_id, about)).decode()
         except (InvalidTag, binascii.Error, ValueError):
             raise SealBroken(
-                f"{_place(about)} cannot be decrypted: it was changed, or copied from another row."
+                f"{_row_of(about)} cannot be decrypted: it was changed, or copied from another row."
                 " Remove the entry and add it again."
             ) from None
 
@@ -97,8 +97,8 @@ class Sealer:
         return dropped
 
     def _newest(self) -> "_Key":
-        """Return the newest key, and create one if there is none. The file is read again if another process has changed
-        it."""
+        """Return the newest key, creating one if the file has none. The file is read again if another process has
+        changed it."""
         if self._file is not None and (not self._keys or self._file.stamp() != self._stamp):
             self._reload(make=True)
         return self._keys[0]
@@ -176,16 +176,16 @@ def _derived(key: bytes, use: str, length: int) -> bytes:
     return HKDF(SHA256(), length, salt=None, info=f"forager {VERSION} {use}".encode()).derive(key)
 
 
-def _bound(key_id: str, about: About) -> bytes:
+def _bound(key_id: str, about: SealedFor) -> bytes:
     return orjson.dumps([VERSION, key_id, *about])
 
 
-def _parts(sealed: str, about: About) -> tuple[str, str, str]:
+def _parts(sealed: str, about: SealedFor) -> tuple[str, str, str]:
     match sealed.split("."):
         case [version, key_id, body]:
             return version, key_id, body
-    raise SealBroken(f"{_place(about)} is not a sealed text: it was changed. Remove the entry and add it again.")
+    raise SealBroken(f"{_row_of(about)} is not a sealed text: it was changed. Remove the entry and add it again.")
 
 
-def _place(about: About) -> str:
+def _row_of(about: SealedFor) -> str:
     return f"{about.field} of {about.table} {about.row[:12]}"

@@ -1,6 +1,6 @@
 """The settings tree: Forager's own settings (`tree.py`), merged with those of features, and how they are loaded.
 
-`forager.config` adds the features and returns the whole tree.
+`forager.app.config` adds the features and returns the whole tree.
 """
 
 from forager.settings.loading import Declared, declared, load

@@ -14,21 +14,23 @@ from pydantic import BaseModel, SecretStr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from forager import __version__
-from forager.kit.setting_types import (
+from forager.sdk.settings import (
+    FeatureSettings,
     Format,
     HeaderText,
     Host,
     Level,
     Location,
+    Part,
     SchemaName,
     Secrets,
     StoreUrl,
     Texts,
     WebUrl,
+    setting,
 )
-from forager.kit.settings import FeatureSettings, Part, setting
-from forager.storage.address import S3Place
-from forager.storage.opening import PlaceAddress
+from forager.storage.folder import StorageAddress
+from forager.storage.settings import S3Url
 
 _store = partial(setting, group="Data")
 _keep = partial(setting, group="Retention")
@@ -51,12 +53,15 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True, hide_input_in_errors=True
     )
 
-    home: Location = _store(Path(".forager"), "Data folder: ledger, lock, keys, stored pages.")
+    home: Location = _store(Path(".forager"), "Data folder: ledger, lock, keys, stored pages.", common=True)
     database_url: StoreUrl | None = _store(
-        None, "URL of the PostgreSQL database for the ledger (default: SQLite in the data folder).", hidden=True
+        None,
+        "URL of the PostgreSQL database for the ledger (default: SQLite in the data folder).",
+        hidden=True,
+        common=True,
     )
     database_pooled: bool = _store(
-        False, "Whether a connection pooler in transaction mode, such as PgBouncer, is between Forager and PostgreSQL."
+        False, "True if a connection pooler in transaction mode, such as PgBouncer, is between Forager and PostgreSQL."
     )
     database_direct_url: StoreUrl | None = _store(
         None,
@@ -70,81 +75,105 @@ class Settings(BaseSettings):
         (),
         "Keys that encrypt secrets in the ledger, newest first, separated by commas; without them, one is made in the"
         " data folder.",
+        common=True,
     )
-    evidence_days: float = _store(7.0, "How long the page and the screenshot of a failure are kept.", ge=0, le=3_650)
+    evidence_days: float = _store(7.0, "Retention of the page and the screenshot of a failure.", ge=0, le=3_650)
     keep_jobs_days: float = _keep(
-        90.0, "How long a finished job and its tasks are kept; its records and changes stay. 0: for ever.", **_AGE
+        90.0,
+        "Retention of a finished job and its tasks; its records and changes stay. 0: for ever.",
+        **_AGE,
+        common=True,
     )
-    keep_messages_days: float = _keep(30.0, "How long a delivered webhook is kept; 0: for ever.", **_AGE)
-    keep_rejected_days: float = _keep(90.0, "How long a row that failed validation is kept; 0: for ever.", **_AGE)
-    keep_attempts_days: float = _keep(30.0, "How long the log of a task's attempts is kept; 0: for ever.", **_AGE)
+    keep_messages_days: float = _keep(30.0, "Retention of a delivered webhook; 0: for ever.", **_AGE)
+    keep_rejected_days: float = _keep(90.0, "Retention of a row that failed validation; 0: for ever.", **_AGE)
+    keep_attempts_days: float = _keep(30.0, "Retention of the log of a task's attempts; 0: for ever.", **_AGE)
     keep_changes_days: float = _keep(
-        0.0, "How long a change is kept in the log once every sink has passed it; 0: for ever.", **_AGE
+        0.0, "Retention of a change in the log once every sink has passed it; 0: for ever.", **_AGE, common=True
     )
     keep_records_days: float = _keep(
-        0.0, "How long the records of one job are kept once that job is removed; 0: for ever.", **_AGE
+        0.0, "Retention of the records of one job once that job is removed; 0: for ever.", **_AGE
     )
 
-    archive: PlaceAddress | None = _keep(
-        None, "Where `forager archive` moves records: a folder, or s3://bucket/prefix (extra `s3`)."
+    archive: StorageAddress | None = _keep(
+        None, "Target of `forager archive`: a folder, or s3://bucket/prefix (extra `s3`).", common=True
     )
 
-    blobs: S3Place | None = _store(
-        None, "Where pages are stored for workers on several machines: s3://bucket/prefix (default: the data folder)."
+    blobs: S3Url | None = _store(
+        None,
+        "Store of pages for workers on several machines: s3://bucket/prefix (default: the data folder).",
+        common=True,
     )
     blob_days: float | None = _store(
         None,
-        "How long a stored page is kept although a record or task refers to it; without it, as long as that. A page"
+        "Retention of a stored page to which a record or task refers; unset: as long as they refer to it. A page"
         " that is gone is fetched again when it is needed.",
         gt=0,
         le=36_500,
     )
-    blob_grace_hours: float = _store(
-        24.0, "How long a stored page is kept although nothing refers to it.", ge=1, le=8_760
-    )
+    blob_grace_hours: float = _store(24.0, "Retention of a stored page to which nothing refers.", ge=1, le=8_760)
 
-    host: Host = _api("127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.")
-    port: int = _api(8001, "Port of the API (0 = any free port).", seed="SCRAPER_PORT", ge=0, le=65_535)
+    host: Host = _api(
+        "127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.", common=True
+    )
+    port: int = _api(8001, "Port of the API (0 = any free port).", seed="SCRAPER_PORT", ge=0, le=65_535, common=True)
     service_key: SecretStr | None = _api(
         None,
         "Key that callers send as X-Service-Key; without it, one is made in the data folder.",
         seed="SCRAPER_SERVICE_KEY",
+        common=True,
     )
     api_url: WebUrl | None = _api(
-        None, "Forager that commands go to, such as http://host:8001; without it, the one of the data folder."
+        None,
+        "Forager that commands go to, such as http://host:8001; without it, the one of the data folder.",
+        common=True,
+    )
+
+    agent_max_pages: int = _api(100, "Pages that a session of an agent at `/mcp` may fetch.", ge=0, le=10**9)
+    agent_max_credits: int = _api(0, "Credits that a session of an agent at `/mcp` may spend.", ge=0, le=10**9)
+    agent_max_usd: float = _api(0.0, "Dollars that a session of an agent at `/mcp` may spend.", ge=0, le=10**6)
+    agent_max_minutes: float = _api(
+        60.0, "Minutes after its first call during which a session of an agent at `/mcp` may spend.", ge=0, le=10**6
     )
 
     log_level: Level = _logs(
-        "INFO", "Minimum level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL.", seed="SCRAPER_LOG_LEVEL"
+        "INFO",
+        "Minimum level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+        seed="SCRAPER_LOG_LEVEL",
+        common=True,
     )
-    log_format: Format = _logs("auto", "json, console, or auto: console on a terminal, JSON lines elsewhere.")
+    log_format: Format = _logs(
+        "auto", "json, console, or auto: console on a terminal, JSON lines elsewhere.", common=True
+    )
 
     lease_seconds: float = _engine(
-        30.0, "How long a claim is valid without a heartbeat; recovery after a crash takes that long.", ge=1, le=3_600
+        30.0, "Validity of a claim without a heartbeat; recovery after a crash takes this time.", ge=1, le=3_600
     )
     shutdown_seconds: float = _engine(
         30.0,
-        "How long running tasks may go on after SIGTERM.",
+        "Time limit of running tasks after SIGTERM.",
         seed="SCRAPER_GRACEFUL_SHUTDOWN_SECONDS",
         ge=0,
         le=3_600,
+        common=True,
     )
-    parse_processes: int = _engine(
-        2, "Maximum processes that parse big pages (over 256 KB); started when needed.", ge=1, le=64
+    readers: int = _engine(
+        0, "Processes that parse pages; started with the first page (0 = one per core).", ge=0, le=64
     )
     patience_hours: float = _engine(
         168.0,
-        "How long a task may wait in vain, for what burns no attempt (429, an open breaker, no proxy), before it is"
+        "Total wait of a task for causes that burn no attempt (429, an open breaker, no proxy), before it is"
         " given up. Waits for hours, caps and pauses do not count.",
         gt=0,
         le=87_600,
     )
-    capacity: int = _engine(1_000, "Maximum HTTP requests in flight in one process.", ge=1, le=100_000)
-    egress_allow: Texts = _engine((), "Private networks that may be reached: CIDR or host:port, separated by commas.")
-    user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.")
+    capacity: int = _engine(1_000, "Maximum HTTP requests in flight in one process.", ge=1, le=100_000, common=True)
+    egress_allow: Texts = _engine(
+        (), "Private networks that may be reached: CIDR or host:port, separated by commas.", common=True
+    )
+    user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.", common=True)
 
     broker_url: SecretStr | None = _celery(
-        None, "URL of Celery's broker: redis://host:6379/0 or amqp://user:password@host:5672//."
+        None, "URL of Celery's broker: redis://host:6379/0 or amqp://user:password@host:5672//.", common=True
     )
     celery_config: str | None = _celery(
         None, "Python module with Celery settings of your own, such as `imports`, for workers and beat."
@@ -159,9 +188,10 @@ class Settings(BaseSettings):
         seed="SCRAPER_RATE_LIMIT_TOKENS",
         gt=0,
         le=100_000,
+        common=True,
     )
     rate_limit_interval_seconds: float = _polite(
-        10.0, "Length of that interval.", seed="SCRAPER_RATE_LIMIT_INTERVAL_SECONDS", gt=0, le=86_400
+        10.0, "Length of that interval.", seed="SCRAPER_RATE_LIMIT_INTERVAL_SECONDS", gt=0, le=86_400, common=True
     )
     cb_window_size: int = _polite(
         10,
@@ -180,13 +210,19 @@ class Settings(BaseSettings):
         None,
         "YAML file with rules per domain (default: the one included with Forager).",
         seed="SCRAPER_DOMAIN_POLICIES_PATH",
+        common=True,
     )
     robots_agent: HeaderText = _polite("Forager", "User agent that is matched against robots.txt.")
 
     proxy_endpoints: Secrets = _proxies(
-        (), "Proxies as http://user:password@host:port, separated by commas.", seed="SCRAPER_PROXY_ENDPOINTS"
+        (),
+        "Proxies as http://user:password@host:port, separated by commas.",
+        seed="SCRAPER_PROXY_ENDPOINTS",
+        common=True,
     )
-    proxy_file: Location | None = _proxies(None, "File with more proxies, one per line; # begins a comment.")
+    proxy_file: Location | None = _proxies(
+        None, "File with more proxies, one per line; # begins a comment.", common=True
+    )
     proxy_check_url: WebUrl | None = _proxies(
         None, "URL fetched through a proxy to check it; without it, a check only connects to the proxy."
     )
@@ -205,12 +241,19 @@ class Settings(BaseSettings):
         le=86_400,
     )
 
-    chromium: Location | None = _browser(None, "Path of the Chromium that visits pages (default: the installed one).")
+    chromium: Location | None = _browser(
+        None, "Path of the Chromium that visits pages (default: the installed one).", common=True
+    )
     browser_pool_size: int = _browser(
         5, "Minimum number of browsers in the pool.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0, le=1_000
     )
     browser_pool_max: int = _browser(
-        20, "Maximum browsers; more are started while tasks wait.", seed="SCRAPER_BROWSER_POOL_MAX", ge=1, le=1_000
+        20,
+        "Maximum browsers; more are started while tasks wait.",
+        seed="SCRAPER_BROWSER_POOL_MAX",
+        ge=1,
+        le=1_000,
+        common=True,
     )
     browser_page_limit: int = _browser(
         100, "Pages after which a browser is replaced.", seed="SCRAPER_BROWSER_PAGE_LIMIT", ge=1, le=1_000_000
@@ -222,18 +265,21 @@ class Settings(BaseSettings):
         True, "Hide from pages that a program drives the browser: `navigator.webdriver` is false."
     )
     navigation_timeout_ms: int = _browser(
-        30_000, "How long a page may take to load.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
+        30_000, "Time limit for loading a page.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
     )
 
     backend_api_url: WebUrl | None = _credentials(
         None,
         "URL of the API that returns credentials for sites: https, or http on this machine.",
         seed="SCRAPER_BACKEND_API_URL",
+        common=True,
     )
-    backend_service_key: SecretStr | None = _credentials(None, "Key for that API.", seed="SCRAPER_BACKEND_SERVICE_KEY")
+    backend_service_key: SecretStr | None = _credentials(
+        None, "Key for that API.", seed="SCRAPER_BACKEND_SERVICE_KEY", common=True
+    )
     credential_cache_ttl_seconds: float = _credentials(
         300.0,
-        "How long credentials are cached.",
+        "Lifetime of cached credentials.",
         seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS",
         ge=0,
         le=86_400,
@@ -260,8 +306,9 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """Return every secret that is set, so that they can be removed from the log."""
         texts = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
+        addresses = [text for text in texts if text.startswith(("postgresql:", "postgres:"))]
         broker = self.broker_url.get_secret_value() if self.broker_url else None
-        for url in (self.database_url, self.database_direct_url, broker):
+        for url in (self.database_url, self.database_direct_url, broker, *addresses):
             if url and (password := urlsplit(url).password):
                 texts += [password, unquote(password)]
         for proxy in self.proxy_endpoints:

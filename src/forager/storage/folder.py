@@ -1,15 +1,21 @@
-"""A place on a local disk."""
+"""Storage in a folder on a local disk."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
-from forager.core.place import FileInfo
+from pydantic import BeforeValidator
+
+from forager.core.storage import FileInfo, Storage
+from forager.sdk.settings import Location
+from forager.storage.s3 import S3
+from forager.storage.settings import S3Address, S3Settings
 
 
 class Folder:
-    """Implements `core.place.Place` below the folder `root`, which is made when it is needed. Every write is synced."""
+    """Implements `core.storage.Storage` below the folder `root`, which is made when needed. Every write is synced."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -24,7 +30,7 @@ class Folder:
         _sync(file.parent)
 
     def create(self, path: str, content: bytes) -> bool:
-        # A link to a complete file appears in one step, and only if there is none of that name.
+        # A link to a complete file appears in one step, and only if the name is free.
         file = self._root / path
         fresh = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
         self.put(str(fresh.relative_to(self._root)), content)
@@ -75,3 +81,20 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# Opens the storage that an address names: a folder, or a prefix in S3.
+
+
+def open_storage(address: Path | S3Address, settings: S3Settings) -> Storage:
+    """Return the storage. Nothing is created or sent yet. Raises `Rejected` if it is in S3 and the client library or a
+    part of the login is missing."""
+    return S3(address, settings) if isinstance(address, S3Address) else Folder(address)
+
+
+def _read(value: object) -> object:
+    return S3Address.parse(value) if isinstance(value, str) and "://" in value else value
+
+
+StorageAddress = Annotated[Location | S3Address, BeforeValidator(_read)]
+"""The type of a setting: a folder, or an address in S3."""

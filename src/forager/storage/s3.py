@@ -1,36 +1,62 @@
-"""A place in S3: a prefix in a bucket, of Amazon or of any server that speaks its protocol.
+"""Storage in S3: a prefix in a bucket, of Amazon or of any server that speaks its protocol.
 
 The client library (obstore) is an extra. Its own retries are off: the caller decides what to do after a failure.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from forager.core.errors import Rejected, Transient
-from forager.core.place import FileInfo
-from forager.storage.address import S3Address
-from forager.storage.s3_errors import explain
-from forager.storage.settings import S3Settings
+from forager.core.storage import FileInfo
+from forager.storage.settings import S3Address, S3Settings
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import S3Store
+
+
+# Explains errors of the S3 client to an operator. Shows no key and no signature.
+
+
+_ANSWER = re.compile(r"<Code>([^<]+)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
+_SERVER = re.compile(r"Error performing [A-Z]+ (https?://[^/\s]+)")
+_ROLE_SERVICES = ("169.254.169.254", "169.254.170.2", "sts.amazonaws.com")
+"""Hosts that provide the credentials of a machine's role. The client requests them if no key is set."""
+LONGEST = 500
+
+
+def explain(error: Exception) -> str:
+    """Return one sentence without a full stop: the server's own words and code, or why there was no answer."""
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split()) or type(error).__name__
+    if answer := _ANSWER.search(text):
+        return f"{answer[2].rstrip('.') or 'refused'} ({answer[1]})"
+    server = _SERVER.search(text)
+    if server is not None and any(host in server[1] for host in _ROLE_SERVICES):
+        return (
+            "no access key is set, and this machine has no role: set FORAGER_S3_ACCESS_KEY and FORAGER_S3_SECRET_KEY,"
+            " or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if server is not None and "error sending request" in text:
+        return f"{server[1]} cannot be reached"
+    return text.removeprefix("Generic S3 error: ")[:LONGEST]
+
 
 CHECK = ".create-check"
 """The file with which `create` is tried out. Its name is hidden from `list`."""
 
 
 class S3:
-    """Implements `core.place.Place`. Errors of the server and the network are `Transient`, with the server's words.
+    """Implements `core.storage.Storage`. Errors of the server and the network are `Transient`, with the server's words.
 
     `create` needs a server that obeys `If-None-Match`. Where one ignores it, two writers would overwrite each other's
     commits, so this is tried out before the first use, and such a server is refused.
     """
 
     def __init__(self, address: S3Address, settings: S3Settings) -> None:
-        """Nothing is sent yet. Raises `Rejected` if the client library or a part of the log-in is missing."""
+        """Nothing is sent yet. Raises `Rejected` if the client library or a part of the login is missing."""
         self.address = address
         self._prefix = "".join(f"{name}/" for name in address.prefix)
         self._store = _store(address, settings)

@@ -9,8 +9,9 @@ from typing import Any
 from pyarrow import parquet
 
 from forager.api import create_api
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.ledger import Settlement, Want
 from forager.core.states import TaskState
 from forager.pipelines.products.records import Product

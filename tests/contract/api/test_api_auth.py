@@ -1,4 +1,4 @@
-"""Who may call: every route without the key, keys that are nearly right, and what is open on purpose."""
+"""Authentication: every route without the key, keys that are nearly right, and routes that are open on purpose."""
 
 import ast
 import base64
@@ -16,7 +16,9 @@ from forager.core.errors import Rejected
 from tests.support.api import KEY, Front, client_of
 
 OPEN = {"/health", "/readiness", "/metrics"}
-DOCUMENTS = ("/", "/docs", "/openapi.json", "/demo")
+FILES = "/dashboard/"
+"""The dashboard's files and its sign-in are also open: test_api_dashboard.py."""
+DOCUMENTS = ("/", "/docs", "/docs/plain", "/openapi.json", "/demo", "/llms.txt", "/llms-full.txt")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 
 
@@ -24,6 +26,8 @@ def _routes(api: FastAPI) -> Iterator[tuple[str, str]]:
     """(method, path) of everything that the router can reach, documents included."""
     for route in _walk(api.router.routes):
         for method in sorted(route.methods or ()):
+            if route.path.startswith(FILES):
+                continue
             yield method, route.path_format.format(**dict.fromkeys(route.param_convertors, "x"))
 
 
@@ -62,7 +66,7 @@ def _same(template: str, path: str) -> bool:
     return len(parts) == len(others) and all(p == o or p.startswith("{") for p, o in zip(parts, others, strict=True))
 
 
-async def test_a_refusal_tells_nothing_but_what_to_do__S11(simple: Front) -> None:
+async def test_a_refusal_contains_nothing_but_the_remedy__S11(simple: Front) -> None:
     async with client_of(simple.api, key=None) as stranger:
         there = await stranger.get("/api/v1/jobs")
         nowhere = await stranger.get("/api/v1/nowhere")
@@ -151,11 +155,11 @@ async def test_a_replaced_key_is_refused_from_then_on(simple: Front) -> None:
 
 
 def test_keys_are_compared_in_constant_time_only__S12() -> None:
-    """By the source: a comparison by `==` would pass every test of behaviour."""
+    """Reads the source: a comparison by `==` would pass every test of behaviour."""
     tree = ast.parse(Path(forager.api.auth.__file__).read_text())
-    accepts = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "accepts")
-    called = {ast.unparse(node.func) for node in ast.walk(accepts) if isinstance(node, ast.Call)}
-    compared = [ast.unparse(node) for node in ast.walk(accepts) if isinstance(node, ast.Compare)]
+    owner = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "owner")
+    called = {ast.unparse(node.func) for node in ast.walk(owner) if isinstance(node, ast.Call)}
+    compared = [ast.unparse(node) for node in ast.walk(owner) if isinstance(node, ast.Compare)]
     assert "hmac.compare_digest" in called
     assert not [text for text in compared if "_key" in text or "sent[" in text]
 
@@ -181,7 +185,7 @@ async def test_a_websocket_is_refused(simple: Front) -> None:
     assert sent[0]["type"] == "websocket.close"
 
 
-async def test_a_wrong_key_is_told_apart_from_a_missing_one(simple: Front) -> None:
+async def test_a_wrong_key_is_distinguished_from_a_missing_one(simple: Front) -> None:
     async with client_of(simple.api, None) as without, client_of(simple.api, "wrong") as wrong:
         said = [(await client.get("/api/v1/jobs")).json()["error"] for client in (without, wrong)]
     assert said[0].startswith("Send the service key in the header X-Service-Key.")

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from forager.core.blobs import is_blob
 from forager.core.http import Response
+from forager.core.storage import is_blob
 from tests.support.api import Front
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from forager.api.change_feed import ChangeFeed
+from forager.api.changes import ChangeFeed
 from tests.contract.api.test_api_events import served
 from tests.support.api import Front
 
@@ -65,7 +65,7 @@ async def test_a_request_that_waits_is_answered_by_the_next_change_and_at_the_la
     other.cancel()
 
 
-async def test_the_stream_sends_what_there_is_then_what_comes_and_resumes(simple: Front) -> None:
+async def test_the_stream_sends_stored_changes_then_new_ones_and_resumes(simple: Front) -> None:
     await grow(simple, 2)
     last = (await simple.app.sinks.position("any")).last
 

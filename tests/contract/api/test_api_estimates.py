@@ -1,4 +1,4 @@
-"""The price that a plan tells against the price that is then paid, by the sandbox's own count (PL-5)."""
+"""The estimate of a plan compared with the price that is then paid, by the sandbox's own count (PL-5)."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def planned(front: Front, keyword: str, state: str) -> int:
 
 
 async def paid(front: Front, *asked: tuple[str, str]) -> list[int]:
-    """What real jobs cost, together by the upstream's log."""
+    """Return the cost of real jobs, by the upstream's log."""
     before = audit(front.sandbox.log).credits
     jobs = [await front.create(keyword=keyword, state=state, pages=PAGES) for keyword, state in asked]
     await front.work()

@@ -16,10 +16,10 @@ import psutil
 import pytest
 import structlog
 
-from forager.api import changes, events, feed
+from forager.api import changes, events
 from forager.api.serve import running
 from forager.core.errors import StoreError
-from forager.kit.http import event_stream
+from forager.sdk.http import streams
 from tests.support.api import KEY, PATIENCE, Front
 
 
@@ -57,7 +57,7 @@ async def stream(client: httpx.AsyncClient, job: str, **more: Any) -> AsyncItera
                 fields = {}
 
 
-async def test_a_stream_tells_every_change_in_order_and_ends_with_the_job(front: Front) -> None:
+async def test_a_stream_sends_every_change_in_order_and_ends_with_the_job(front: Front) -> None:
     job = await front.create(keyword="bars", zips=["85001", "85002"], pages=2)
     async with served(front) as client:
         told = []
@@ -109,9 +109,9 @@ async def test_an_unknown_kind_of_change_is_refused_with_those_there_are(simple:
 
 
 async def test_a_long_history_comes_in_pages_without_a_gap(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "PAGE", 4)
     monkeypatch.setattr(events, "PAGE", 4)
-    monkeypatch.setattr(feed, "TAIL", 5)
+    monkeypatch.setattr(events, "PAGE", 4)
+    monkeypatch.setattr(events, "TAIL", 5)
     job = await simple.create(keyword="bars", zips=["85001"], pages=2)
     async with served(simple) as client:
         told: list[int] = []
@@ -150,7 +150,7 @@ async def test_two_readers_of_one_job_see_the_same(simple: Front) -> None:
 async def test_the_more_jobs_are_watched_the_less_often_each_is_looked_at(
     simple: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MOST_LOOKS", 8)
+    monkeypatch.setattr(events, "MOST_LOOKS", 8)
     feeds = simple.api.state.feeds
     jobs = [UUID(await simple.create(keyword=f"bars {n}", zips=["85001"], pages=1)) for n in range(6)]
     async with AsyncExitStack() as stack:
@@ -165,7 +165,7 @@ async def test_the_more_jobs_are_watched_the_less_often_each_is_looked_at(
 
 async def test_a_watched_job_is_looked_at_after_each_nap(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     job = UUID(await simple.create(keyword="bars", zips=["85001"], pages=1))
-    monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(events, "LOOK_EVERY", 0.01)
     looks: list[UUID] = []
     real = simple.app.reports.job
 
@@ -177,7 +177,7 @@ async def test_a_watched_job_is_looked_at_after_each_nap(simple: Front, monkeypa
     async with simple.api.state.feeds.watch(job), asyncio.timeout(PATIENCE):
         while len(looks) < 5:
             await asyncio.sleep(0.001)
-    monkeypatch.setattr(feed, "LOOK_EVERY", 3_600.0)
+    monkeypatch.setattr(events, "LOOK_EVERY", 3_600.0)
     looks.clear()
     async with simple.api.state.feeds.watch(job):
         await asyncio.sleep(0.1)
@@ -203,7 +203,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypat
 async def test_a_stream_closes_when_its_key_is_revoked__S13(
     simple: Front, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    assert event_stream.HEARTBEAT <= 30
+    assert streams.HEARTBEAT <= 30
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
     monkeypatch.setattr(changes, "HEARTBEAT", 0.05)
     job = await simple.create()
@@ -222,7 +222,7 @@ async def test_a_stream_closes_when_its_key_is_revoked__S13(
 
 
 async def test_a_stream_of_a_removed_job_ends(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(events, "LOOK_EVERY", 0.01)
     job = await simple.create()
     received: list[Event] = []
     async with served(simple) as client:
@@ -238,7 +238,7 @@ async def test_a_stream_of_a_removed_job_ends(simple: Front, monkeypatch: pytest
 
 
 async def test_a_store_that_cannot_be_read_is_logged_once(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(events, "LOOK_EVERY", 0.001)
     job = UUID(await simple.create())
     real, tries = simple.app.reports.job, 0
 
@@ -353,7 +353,7 @@ async def test_a_client_that_reads_nothing_is_disconnected__S13(simple: Front, p
     assert simple.api.state.feeds.streams == 0
 
 
-async def test_a_thousand_slow_readers_take_little_memory_and_hold_up_nobody__S13(simple: Front) -> None:
+async def test_a_thousand_slow_readers_take_little_memory_and_delay_no_other__S13(simple: Front) -> None:
     job = await simple.create(keyword="bars", zips=["85001", "85002"], pages=10)
     await simple.work()
     free = asyncio.Event()
@@ -390,7 +390,7 @@ async def test_a_wrong_place_to_resume_from_is_an_error(simple: Front) -> None:
     assert (await simple.client.get("/api/v1/jobs/12/events")).status_code == 422
 
 
-async def test_a_job_without_tasks_is_told_and_ends(simple: Front) -> None:
+async def test_the_stream_of_a_job_without_tasks_reports_it_and_ends(simple: Front) -> None:
     job = await simple.create(keyword="bars", zips=["85001"], dry_run=True)
     async with served(simple) as client:
         told = [event.name async for event in stream(client, job)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from forager.app import open_app
+from forager.app.compose import open_app
 from forager.sandbox import Fault, Rule
 from tests.support.api import JOB, ONE_QUERY, Front, open_front
 from tests.support.engine import until
@@ -159,3 +159,14 @@ async def test_a_submission_that_is_refused_leaves_no_line_of_a_job(front: Front
         refused = await front.client.post("/api/v1/places/jobs", json={"keyword": "bars", "zips": ["00000"]})
     assert refused.status_code == 422
     assert [line for line in lines if line["event"].startswith("job_")] == []
+
+
+async def test_a_page_that_was_cancelled_before_it_ran_has_an_end_in_the_log(front: Front) -> None:
+    with capture_logs() as lines:
+        body = {"target_url": "https://nosuch.invalid/", "target_type": "page"}
+        made = await front.client.post("/api/v1/scrape", json=body)
+        task = made.json()["data"]["task_id"]
+        job = (await front.data(f"/api/v1/tasks/{task}"))["job"]
+        await front.client.post(f"/api/v1/jobs/{job}/cancel")
+        await logged(lambda: "job_ended" in events(lines, job))
+    assert the(lines, "job_ended", job)["state"] == "cancelled"

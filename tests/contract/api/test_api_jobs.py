@@ -130,6 +130,43 @@ async def test_jobs_are_listed_newest_first_by_filter_and_cursor(front: Front) -
         assert field["message"].startswith("unknown pipeline 'pets'; did you mean 'places'? choose from ")
 
 
+async def test_filters_that_name_what_does_not_exist_are_refused_with_near_names(front: Front) -> None:
+    await front.app.database.write(
+        "INSERT INTO domains (domain_name, base_url, created_at, updated_at)"
+        " VALUES ('shop.example', 'https://shop.example', 1, 1)"
+    )
+    near: tuple[tuple[str, dict[str, str], str], ...] = (
+        ("/dead", {"reason": "timedout"}, "'timed_out'"),
+        ("/dead/reasons", {"reason": "unreacheable"}, "'unreachable'"),
+        ("/listings", {"market": "nycc"}, "'nyc'"),
+        ("/listings/map", {"market": "nycc"}, "'nyc'"),
+        ("/products", {"domain": "shop.exmple"}, "'shop.example'"),
+        ("/products/search", {"domain": "shop.exmple", "q": "lamp"}, "'shop.example'"),
+        ("/admin/parser-health", {"domain": "shop.exmple"}, "'shop.example'"),
+        ("/pages", {"domain": "shop.exmple"}, "'shop.example'"),
+        ("/pages", {"kind": "pge"}, "'page'"),
+        ("/actions", {"key": "servce key"}, "'service key'"),
+        ("/records/product", {"bran": "x"}, "'brand'"),
+        ("/records/produkt", {}, "'product'"),
+    )
+    for path, query, expected in near:
+        refused = await front.client.get(f"/api/v1{path}", params=query)
+        assert refused.status_code == 422, (path, refused.text)
+        assert expected in refused.json()["error"] + str(refused.json()["meta"]["fields"]), (path, refused.text)
+    refused = await front.client.post("/api/v1/dead/retry", json={"reason": "timedout"})
+    assert (refused.status_code, "'timed_out'" in refused.text) == (422, True)
+    known = (
+        ("/dead", {"reason": "timed_out"}),
+        ("/dead", {"reason": "some_reason_of_a_pipeline"}),
+        ("/listings", {"market": "nyc"}),
+        ("/products", {"domain": "shop.example"}),
+        ("/pages", {"domain": "shop.example"}),
+    )
+    for path, query in known:
+        found = await front.client.get(f"/api/v1{path}", params=query)
+        assert (found.status_code, found.json()["data"]) == (200, []), (path, found.text)
+
+
 async def test_a_job_is_paused_with_a_reason_resumed_and_cancelled(front: Front) -> None:
     job = await front.create(**JOB)
     paused = await front.client.post(f"/api/v1/jobs/{job}/pause", json={"reason": "lunch"})
@@ -191,7 +228,7 @@ async def retry_pages(front: Front, **body: Any) -> list[dict[str, Any]]:
     return pages
 
 
-async def test_a_bulk_retry_reports_page_by_page_what_it_requeued_and_what_it_passed_over(
+async def test_a_bulk_retry_reports_requeued_and_skipped_letters_page_by_page(
     store: str | None, tmp_path: Path
 ) -> None:
     """A letter of a cancelled job neither stops the others nor is silently dropped."""
@@ -258,7 +295,7 @@ async def test_a_dead_letter_that_is_not_there_is_a_404(simple: Front) -> None:
     assert (await simple.client.get(f"/api/v1/jobs/{missing}/tasks")).status_code == 404
 
 
-async def test_standing_jobs_of_watches_are_listed_only_on_request(front: Front) -> None:
+async def test_standing_jobs_of_rechecks_are_listed_only_on_request(front: Front) -> None:
     own, standing = await front.create(), await front.create()
     await front.app.database.write(
         "INSERT INTO idempotency (key, fingerprint, job_id, expires_at)"

@@ -1,4 +1,4 @@
-"""Lanes through the API: looked at, paused, and told other rules, also before any job has been there."""
+"""Lanes through the API: shown, paused, and given other rules, also before any job used them."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ async def rules(front: Front, lane: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_domain_that_no_job_has_seen_shows_the_rules_that_would_hold__SC_7(front: Front) -> None:
+async def test_a_domain_without_jobs_shows_the_rules_that_would_hold__SC_7(front: Front) -> None:
     lane = await front.data(f"{PATH}/www.linkedin.com")
     assert (lane["name"], lane["kind"], lane["seen"], lane["paused"]) == ("linkedin.com", "site", False, False)
     assert lane["rules"]["tokens_per_interval"] == {"value": 1.0, "by": "file", "where": "linkedin.com"}
@@ -95,7 +95,7 @@ async def test_what_is_paused_is_inactive_in_the_table_of_domains__PR_7(front: F
     assert seen.inactive == frozenset()
 
 
-async def test_the_list_of_lanes_says_of_what_is_switched_off_what_its_own_page_says__PR_7(front: Front) -> None:
+async def test_the_list_of_lanes_shows_a_switched_off_lane_as_its_own_page_does__PR_7(front: Front) -> None:
     for name in ("shop.example", "other.example"):
         await front.client.post(f"{PATH}/{name}/pause?new=true")
         await front.client.post(f"{PATH}/{name}/resume")
@@ -199,7 +199,7 @@ async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front
     assert (await simple.data(SHOP))["breaker"]["state"] == "closed"
 
 
-async def test_a_lane_that_is_not_known_is_refused_with_the_names_that_are_near(front: Front) -> None:
+async def test_an_unknown_lane_is_refused_with_similar_names(front: Front) -> None:
     await front.client.post(f"{SHOP}/pause?new=true")
     for name, near in (("serpr", "'serper'"), ("shop.exampel", "'shop.example'"), ("linkedin.co", "'linkedin.com'")):
         for method, path in (("POST", "/pause"), ("POST", "/resume"), ("PUT", "/rules"), ("PATCH", "/rules")):
@@ -207,7 +207,8 @@ async def test_a_lane_that_is_not_known_is_refused_with_the_names_that_are_near(
             refused = await front.client.request(method, f"{PATH}/{name}{path}", json=body)
             assert refused.status_code == 404, (method, path, refused.text)
             assert f"There is no lane '{name}'. Did you mean {near}" in refused.json()["error"]
-            assert "--new" in refused.json()["error"], "how a site is named before its first page"
+            how = "--new" in refused.json()["error"]
+            assert how is (path != "/resume"), "how a site is named before its first page, where that is possible"
     assert (await front.client.get(f"{PATH}/serpr")).status_code == 404
     assert [each["name"] for each in await front.data(PATH)] == ["shop.example"], "none was made"
     assert await front.data("/api/v1/overrides") == []
@@ -229,18 +230,18 @@ async def test_the_rule_that_decides_how_fast_a_lane_is_is_named(simple: Front) 
     assert (round(fast["seconds"], 4), fast["rules"]) == (0.0333, ["tokens_per_interval", "interval_seconds"])
 
 
-async def test_names_that_are_not_known_are_refused_with_the_names_that_are_near(simple: Front) -> None:
+async def test_unknown_names_are_refused_with_similar_names(simple: Front) -> None:
     client = simple.client
     params = {"keyword": "bars", "zips": ["85001"], "max_credits": 10}
     await simple.app.put_schedule(Schedule("nightly", "places", params, every=3600.0))
-    watch = (await simple.app.watches.statuses())[0].name
+    recheck = (await simple.app.rechecks.statuses())[0].name
     market = (await simple.data("/api/v1/admin/markets"))[0]["id"]
     for method, path, near in (
         ("POST", "/sinks/webhok/pause", "'webhook'"),
         ("GET", "/sinks/serch", "'search'"),
         ("POST", "/schedules/nightli/pause", "'nightly'"),
         ("DELETE", "/schedules/nightl", "'nightly'"),
-        ("POST", f"/watches/{watch[:-1]}/pause", repr(watch)),
+        ("POST", f"/rechecks/{recheck[:-1]}/pause", repr(recheck)),
         ("GET", "/jobs?pipeline=placs", "'places'"),
         ("GET", "/records/plce", "'place'"),
         ("GET", "/changes?kinds=plce", "'place'"),

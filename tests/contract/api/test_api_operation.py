@@ -1,4 +1,4 @@
-"""What operators look at: health, readiness, metrics, the document, and the server itself."""
+"""Routes for operators: health, readiness, metrics, the document, and the server itself."""
 
 import asyncio
 import re
@@ -10,11 +10,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forager.api import health_snapshot
+from forager.api import health
 from forager.api.serve import serve
 from forager.core.errors import Rejected, StoreFull, StoreUnavailable
 from forager.core.ledger import SHIFT
 from forager.fetch.browser.pool import PoolStats
+from forager.ledger.catalog import DEFAULT_QUEUE
 from forager.ledger.sqlite.lock import read_owner
 from tests.support.api import KEY, PATIENCE, Front, client_of, open_front
 
@@ -65,7 +66,7 @@ async def test_a_store_that_does_not_answer_turns_everything_red_and_heals(
     async def fails() -> None:
         raise StoreUnavailable(f"no answer from {SECRET}")
 
-    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    monkeypatch.setattr(health, "FRESH", 0.0)
     with monkeypatch.context() as broken:
         broken.setattr(simple.app.reports, "health", fails)
         for path in ("/health", "/readiness"):
@@ -78,7 +79,9 @@ async def test_a_store_that_does_not_answer_turns_everything_red_and_heals(
     assert (await simple.client.get("/readiness")).json()["data"] == {"ready": True, "reason": None}
 
 
-async def test_open_routes_ask_the_store_once_a_second_at_most(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_routes_query_the_store_at_most_once_a_second(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = 0
     really = simple.app.reports.health
 
@@ -87,7 +90,7 @@ async def test_open_routes_ask_the_store_once_a_second_at_most(simple: Front, mo
         asked += 1
         return await really()
 
-    monkeypatch.setattr(health_snapshot, "FRESH", 3_600.0)
+    monkeypatch.setattr(health, "FRESH", 3_600.0)
     monkeypatch.setattr(simple.app.reports, "health", counted)
     await asyncio.gather(*(simple.client.get(path) for path in ("/health", "/readiness", "/metrics") * 10))
     assert asked == 1
@@ -124,7 +127,7 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
 async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_jobs_begin(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    monkeypatch.setattr(health, "FRESH", 0.0)
     paused = await front.create(keyword="bars", zips=["85001"], pages=1)
     await front.client.post(f"/api/v1/jobs/{paused}/pause")
     shown = await _metrics(front)
@@ -137,7 +140,7 @@ async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_job
     assert shown["forager_pipeline_queued", "places"] == 3
     assert 0 < shown["forager_pipeline_waiting_seconds", "places"] < PATIENCE
     assert shown["forager_sessions",] == 0
-    (queue,) = {lane.queue for lane in front.app.pipelines["places"].lanes}
+    (queue,) = {lane.queue or DEFAULT_QUEUE for lane in front.app.pipelines["places"].lanes}
     assert shown["forager_queue_lanes_waiting", queue] == 1
     assert 0 < shown["forager_queue_waiting_seconds", queue] < PATIENCE
 
@@ -149,7 +152,7 @@ async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_job
 
 
 async def test_metrics_count_the_living_sessions_of_each_queue(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    monkeypatch.setattr(health, "FRESH", 0.0)
     for queues in (None, ("scraping",), ("scraping", "maintenance")):
         await front.app.ledger.begin("worker", queues)
     shown = await _metrics(front)
@@ -159,7 +162,7 @@ async def test_metrics_count_the_living_sessions_of_each_queue(front: Front, mon
 
 
 async def test_metrics_count_shifts_and_the_messages_that_wait(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    monkeypatch.setattr(health, "FRESH", 0.0)
     for number in range(2):
         await front.app.ledger.begin(f"{SHIFT}{number}", ["scraping"])
     stats = front.app.worker.stats
@@ -233,13 +236,13 @@ async def test_every_kind_of_records_is_in_the_guide_and_in_the_document(simple:
             assert f"`{kind}`" in paths[path]["get"]["parameters"][0]["description"]
 
 
-async def test_every_field_of_a_page_that_is_asked_for_is_in_its_guide(simple: Front) -> None:
+async def test_every_requested_field_of_a_page_is_in_its_guide(simple: Front) -> None:
     guide = (Path(__file__).parents[3] / "docs" / "scrape.md").read_text()
     asked = simple.api.openapi()["components"]["schemas"]["SyncScrapeRequest"]
     told = dict(re.findall(r"^\| `(\w+)` \| .* \| ([^|]+) \|$", guide, re.MULTILINE))
     for field in asked["properties"]:
         assert field in told
-        assert (told[field] == "required") == (field in asked["required"]), field
+        assert (told[field] == "required") == (field in asked.get("required", ())), field
 
 
 def _has_examples(document: dict[str, object], schema: dict[str, object]) -> bool:
@@ -286,7 +289,7 @@ async def test_the_server_takes_a_free_port_announces_it_and_leaves_no_trace(sim
         socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=1)
 
 
-async def test_a_port_in_use_is_an_error_that_says_what_to_do(simple: Front) -> None:
+async def test_a_port_in_use_is_an_error_with_a_remedy(simple: Front) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Rejected, match=f"port {port}.*FORAGER_PORT"):

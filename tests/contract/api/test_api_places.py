@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from forager.kit.tabular import CsvTable, harmless
+from forager.sdk.tabular import CsvTable, harmless
 from tests.support.api import JOB, Front
 
 

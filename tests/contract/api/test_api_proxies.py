@@ -89,7 +89,7 @@ async def test_a_proxy_that_cannot_be_used_is_refused_by_field_without_its_passw
     assert "canary" not in refused.text + lines.getvalue()
 
 
-async def test_what_is_there_already_and_what_is_not_there_are_told(simple: Front) -> None:
+async def test_existing_and_missing_proxies_are_reported(simple: Front) -> None:
     await simple.client.post(PATH, json={"address": CANARY_ADDRESS})
     again = await simple.client.post(PATH, json={"address": CANARY_ADDRESS})
     assert again.status_code == 409
@@ -130,8 +130,8 @@ async def test_no_password_in_any_answer_log_metric_or_file__S8(
 async def test_proxies_of_the_settings_are_there_from_the_start(tmp_path: Path) -> None:
     from pydantic import SecretStr
 
-    from forager.app import open_app
-    from forager.config import new_settings
+    from forager.app.compose import open_app
+    from forager.app.config import new_settings
 
     named = new_settings(home=tmp_path, proxy_endpoints=(SecretStr(CANARY_ADDRESS), SecretStr("http://p.example:1")))
     async with open_app(named) as app:

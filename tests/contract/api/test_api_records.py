@@ -133,7 +133,7 @@ async def test_a_job_of_any_pipeline_is_priced(simple: Front) -> None:
     target = {"target_type": "job_posting", "target_url": "https://example.com/1", "workspace_id": "acme"}
     unpriced = {"pipeline": "scrape", "params": {"targets": [target]}}
     refused = await simple.client.post("/api/v1/jobs/plan", json=unpriced)
-    assert (refused.status_code, "cannot be priced" in refused.json()["error"]) == (422, True)
+    assert (refused.status_code, "has no estimate" in refused.json()["error"]) == (422, True)
     unknown = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "pets", "params": {}})
     assert unknown.status_code == 404
 

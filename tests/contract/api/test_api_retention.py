@@ -1,6 +1,6 @@
 """Retention through the API: what would go is counted, and then goes."""
 
-from forager.core.retention import Keep
+from forager.core.upkeep import Keep
 from tests.support.api import Front
 
 PATH = "/api/v1/prune"

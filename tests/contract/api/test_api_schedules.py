@@ -144,7 +144,7 @@ async def test_a_budget_below_the_estimate_is_accepted_with_a_warning(front: Fro
     assert kept["per_month"]["warning"] == warning
 
 
-async def test_a_schedule_is_not_replaced_unless_that_was_asked_for(front: Front) -> None:
+async def test_a_schedule_is_replaced_only_on_request(front: Front) -> None:
     first = (await front.client.put(f"{PATH}/nightly", params={"replace": "false"}, json=NIGHTLY)).json()["data"]
     other = {**NIGHTLY, "cron": "30 4 * * *"}
     refused = await front.client.put(f"{PATH}/nightly", params={"replace": "false"}, json=other)
@@ -160,3 +160,11 @@ async def test_a_cron_expression_has_a_time_zone(front: Front) -> None:
     assert (kept["timezone"], datetime.fromisoformat(kept["next_at"]).hour) == ("Asia/Tokyo", 21)
     resumed = (await front.client.post(f"{PATH}/nightly/resume")).json()["data"]
     assert (resumed["timezone"], resumed["next_at"]) == ("Asia/Tokyo", kept["next_at"])
+
+
+async def test_wrong_time_zone_and_parameters_are_reported_in_one_answer(front: Front) -> None:
+    wrong = {**NIGHTLY, "cron": "every day", "timezone": "Mars/Olympus", "params": {"keywrd": "bars"}}
+    refused = await front.client.put(f"{PATH}/wrong", json=wrong)
+    assert refused.status_code == 422, refused.text
+    for name in ("cron", "timezone", "keywrd"):
+        assert name in str(refused.json()["meta"]), refused.text

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from tests.support.api import Front
 
 PATH = "/api/v1/sinks"
@@ -31,7 +31,7 @@ async def test_a_sink_is_paused_and_resumed_by_its_lane(simple: Front) -> None:
     assert await simple.data("/api/v1/lanes") == [], "what only says who delivers a sink is no lane of work"
 
 
-async def test_a_sink_that_fails_says_so(simple: Front) -> None:
+async def test_a_failing_sink_is_reported_as_failing(simple: Front) -> None:
     await simple.app.sinks.failed("webhook", "It does not answer.", failures=1, retry_in=4.0)
     first = await simple.data(f"{PATH}/webhook")
     await simple.app.database.write("UPDATE cursors SET failing_since = failing_since - 60000")
@@ -105,7 +105,7 @@ async def test_a_sink_that_there_is_not_is_a_404(simple: Front) -> None:
         assert "forager sinks list" in answered.text
 
 
-async def test_metrics_tell_lag_and_rate_of_each_sink(simple: Front) -> None:
+async def test_metrics_contain_lag_and_rate_of_each_sink(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
     await simple.app.sinks.advance("search", 0, delivered=7, rate=2.0)
     told = (await simple.client.get("/metrics")).text
@@ -166,7 +166,7 @@ async def test_a_row_that_cannot_be_is_refused_with_its_field__S2(simple: Front)
 
 async def test_the_types_of_sinks_and_their_options_are_listed(simple: Front) -> None:
     types = {each["name"]: each for each in await simple.data("/api/v1/sink-types")}
-    assert {"webhook", "kafka", "jsonl", "search"} <= set(types)
+    assert {"webhook", "kafka", "files", "search"} <= set(types)
     assert list(types["webhook"]["options"]["properties"]) == ["url"]
     assert not types["search"]["addable"]
 

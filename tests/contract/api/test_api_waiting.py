@@ -24,7 +24,7 @@ async def until_it_waits(front: Front, job: str) -> dict[str, Any]:
             await asyncio.sleep(0.02)
 
 
-async def test_a_job_without_a_worker_says_so_and_one_that_has_ended_waits_for_nothing(front: Front) -> None:
+async def test_a_job_without_a_worker_shows_that_reason_and_an_ended_one_has_none(front: Front) -> None:
     job = await front.create()
     waits = (await front.data(f"{JOBS}/{job}"))["waiting"]
     assert waits == {"reason": "no_worker", "message": "no worker is running", "lane": None, "until": None}
@@ -45,7 +45,7 @@ async def test_a_paused_lane_is_named_by_the_job_the_list_and_the_lane(front: Fr
         assert (await front.data(SERPER))["waiting"] is None
 
 
-async def test_hours_that_are_not_now_are_told_with_their_beginning(front: Front) -> None:
+async def test_a_lane_outside_its_hours_is_reported_with_their_beginning(front: Front) -> None:
     hour = (await front.app.ledger.now()).hour
     closed = {"start": (hour + 2) % 24, "end": (hour + 3) % 24}
     changed = await front.client.patch(f"{SERPER}/rules", json={"allowed_hours": closed})
@@ -65,7 +65,7 @@ async def failing(store: str | None, tmp_path: Path) -> AsyncIterator[Front]:
         yield opened
 
 
-async def test_a_task_that_is_tried_again_is_told_with_its_error_and_its_time(failing: Front) -> None:
+async def test_a_retried_task_is_reported_with_its_error_and_its_due_time(failing: Front) -> None:
     async with failing.app.engine():
         waits = await until_it_waits(failing, await failing.create())
     assert waits["reason"] == "rate_limited"

@@ -3,7 +3,7 @@
 import pytest
 
 from forager.core.ledger import Session
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import sink_table
 from tests.support.rig import Rig
 

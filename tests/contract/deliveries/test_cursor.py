@@ -10,8 +10,8 @@ import pytest
 from forager.core.change import Change
 from forager.core.ledger import Session
 from forager.core.sink import Batching
-from forager.engine.deliver import Pace
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.engine.deliver import DeliveryTiming
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import QUICK, Faulty, Kept
 from tests.support.delivery_rig import Picky, deliver, everything, grow, running
 from tests.support.engine import until
@@ -52,7 +52,7 @@ async def test_a_cursor_for_which_nothing_was_done_is_stored_when_the_log_rests_
     rig: Rig, session: Session, sinks: SinkTable
 ) -> None:
     clock, sink = HandClock(), Picky()
-    delivery = deliver(rig, sink, session, Pace(), clock)
+    delivery = deliver(rig, sink, session, DeliveryTiming(), clock)
 
     async def is_kept() -> bool:
         at = await sinks.position(sink.name)
@@ -70,7 +70,7 @@ async def test_a_cursor_for_which_nothing_was_done_is_stored_when_the_log_rests_
     await one_more(wanted=True)
     assert await is_kept()
     await one_more(wanted=False)
-    clock.pass_(Pace().keep_within)
+    clock.pass_(DeliveryTiming().keep_within)
     assert not await is_kept()
     await one_more(wanted=False)
     assert await is_kept()
@@ -115,12 +115,12 @@ async def test_the_next_batch_is_read_while_the_sink_takes_the_one_before(
             await super().write(batch)
 
     sink = Slow()
-    assert await deliver(rig, sink, session, Pace(batch=4)).deliver_new()
+    assert await deliver(rig, sink, session, DeliveryTiming(batch=4)).deliver_new()
     assert sink.ids == await everything(rig)
     assert read == [0, 4, 8, 0, 4, 8]
 
 
-async def test_a_replay_that_is_asked_for_during_a_batch_is_not_overwritten_by_it(
+async def test_a_replay_requested_during_a_batch_is_not_overwritten_by_it(
     rig: Rig, session: Session, sinks: SinkTable
 ) -> None:
     class Interrupted(Picky):
@@ -157,7 +157,7 @@ async def test_a_log_that_moves_is_looked_at_after_20_ms_and_one_at_rest_twice_a
     rig: Rig, worker: Worker, session: Session
 ) -> None:
     clock = Napping()
-    delivery = deliver(rig, Kept(), session, Pace(), clock)
+    delivery = deliver(rig, Kept(), session, DeliveryTiming(), clock)
     await grow(rig, worker)
     async with running(delivery):
         await until(lambda: len(clock.naps) >= 8)
@@ -167,7 +167,7 @@ async def test_a_log_that_moves_is_looked_at_after_20_ms_and_one_at_rest_twice_a
         await until(lambda: 0.02 in clock.naps[seen - 1 :])
 
 
-async def test_a_sink_says_how_many_changes_it_takes_and_how_long_they_wait(
+async def test_a_sink_declares_its_batch_size_and_the_age_of_a_batch(
     rig: Rig, worker: Worker, session: Session
 ) -> None:
     @dataclass
@@ -176,7 +176,7 @@ async def test_a_sink_says_how_many_changes_it_takes_and_how_long_they_wait(
 
     sink, clock = Patient(Kept()), Napping()
     await grow(rig, worker)
-    async with running(deliver(rig, sink, session, Pace(), clock)):
+    async with running(deliver(rig, sink, session, DeliveryTiming(), clock)):
         await until(lambda: len(clock.naps) >= 3)
     assert clock.naps[:3] == [0.3, 0.5, 0.5]
     assert [len(batch) for batch in sink.batches] == [2, 2, 1]
@@ -185,7 +185,7 @@ async def test_a_sink_says_how_many_changes_it_takes_and_how_long_they_wait(
 # ── how it is doing ──
 
 
-async def test_lag_and_rate_are_told(rig: Rig, worker: Worker, session: Session, sinks: SinkTable) -> None:
+async def test_lag_and_rate_are_reported(rig: Rig, worker: Worker, session: Session, sinks: SinkTable) -> None:
     await grow(rig, worker)
     clock, sink = HandClock(), Kept()
     delivery = deliver(rig, sink, session, QUICK, clock)

@@ -10,8 +10,8 @@ from forager.core.change import Change
 from forager.core.clock import SystemClock
 from forager.core.errors import NotFound
 from forager.core.ledger import Session
-from forager.engine.deliver import Pace
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.engine.deliver import DeliveryTiming
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import QUICK, Faulty, Kept
 from tests.support.delivery_rig import deliver, everything, grow, running
 from tests.support.engine import until
@@ -50,14 +50,14 @@ async def test_a_sink_that_hangs_is_tried_again_after_a_time_limit(rig: Rig, ses
 
 
 def test_a_sink_that_cannot_be_reached_is_left_alone_for_a_second_and_at_most_for_five_minutes() -> None:
-    assert [Pace().pause(failures) for failures in (1, 2, 3, 4, 9, 10, 1_000)] == [1, 2, 4, 8, 256, 300, 300]
+    assert [DeliveryTiming().pause(failures) for failures in (1, 2, 3, 4, 9, 10, 1_000)] == [1, 2, 4, 8, 256, 300, 300]
 
 
 async def test_a_sink_that_is_down_gets_everything_when_it_is_back(
     rig: Rig, worker: Worker, session: Session, sinks: SinkTable
 ) -> None:
     clock, sink = HandClock(), Faulty(Kept(), down=True)
-    delivery = deliver(rig, sink, session, Pace(), clock)
+    delivery = deliver(rig, sink, session, DeliveryTiming(), clock)
     await grow(rig, worker)
     assert not await delivery.deliver_new()
     assert not await delivery.deliver_new()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from forager.core.change import Change
 from forager.core.clock import SystemClock
 from forager.core.ledger import Session
-from forager.ledger.side_tables.sinks import SinkTable
+from forager.ledger.tables.sinks import SinkTable
 from tests.support.deliveries import QUICK, Faulty, Kept, pause, sink_table
 from tests.support.delivery_rig import Picky, deliver, everything, grow, running
 from tests.support.engine import until

@@ -1,4 +1,4 @@
-"""What each kind of answer leads to: every error class of PL-9, with the engine, the fetcher and the upstream real."""
+"""Outcomes of each kind of answer: every error class of PL-9, with a real engine, fetcher and upstream."""
 
 import itertools
 from dataclasses import replace

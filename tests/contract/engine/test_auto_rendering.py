@@ -9,18 +9,18 @@ import pytest
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Breaker
 from forager.fetch.page_classifier import looks as looks_like
+from forager.sandbox.scrape_pages import SiteAnswer, retry_after
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 pytestmark = pytest.mark.one_store  # which way a page is fetched is decided by the engine
 
 
-def usual_challenge() -> Answer:
-    """A page that asks whether we are a browser, as one of the big walls writes it."""
+def usual_challenge() -> SiteAnswer:
+    """Return a page that checks for a browser, as one of the big bot walls writes it."""
     text = "<title>Just a moment...</title><script src='/cdn-cgi/challenge-platform/h/b/orchestrate/jsch/v1'></script>"
-    return Answer(403, f"<!doctype html><html><head>{text}</head><body></body></html>".encode())
+    return SiteAnswer(403, f"<!doctype html><html><head>{text}</head><body></body></html>".encode())
 
 
 def rendering(asked: list[Request]) -> Callable[[Fetch], Fetch]:
@@ -81,7 +81,7 @@ async def test_a_challenge_before_the_browser_neither_slows_nor_opens_the_breake
         assert asked.count("browser") == 12
 
 
-async def test_a_task_that_waits_for_its_lane_in_the_middle_does_not_ask_again(open_rig: OpenRig) -> None:
+async def test_a_task_that_waits_for_its_lane_between_two_requests_does_not_repeat_the_first(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         first, second = site.url("/page/1", host="a.example"), site.url("/page/2", host="a.example")

@@ -10,7 +10,7 @@ from forager.core.errors import StoreUnavailable
 from forager.core.ledger import LeaseBatch, Want
 from forager.core.pipeline import Lane
 from forager.core.states import TaskState
-from forager.engine.batch import BatchWork
+from forager.engine.work.batch import BatchWork
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
 from tests.support.engine import PATIENCE, EngineRig, until

@@ -1,4 +1,4 @@
-"""A worker that is told the numbers of offered tasks claims them within the limits of their lane, each to its end."""
+"""A worker with the numbers of offered tasks claims them within the limits of their lane, each to its end."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -7,8 +7,8 @@ import pytest
 
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.states import TaskState
-from forager.engine import claims as engine_claims
-from forager.engine.work import Worker
+from forager.engine.work import worker as engine_worker
+from forager.engine.work.worker import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.contract.engine.test_moving_lanes import at_work
 from tests.support.acts import QUICK, acts, many
@@ -18,7 +18,7 @@ on_postgres = pytest.mark.parametrize("open_rig", ["postgres"], indirect=True)
 
 
 def offered(lane: Lane) -> Pipeline:
-    return replace(acts(lane), tells=frozenset({TaskState.READY}))
+    return replace(acts(lane), logged_states=frozenset({TaskState.READY}))
 
 
 def numbers(rig: EngineRig) -> list[int]:
@@ -88,7 +88,7 @@ async def test_if_another_worker_owns_the_lane_the_tasks_are_left_to_it_at_once(
 async def test_retries_get_their_turn_among_any_number_of_messages(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_claims, "PLAIN_EVERY", 0.1)
+    monkeypatch.setattr(engine_worker, "PLAIN_EVERY", 0.1)
     rig = await open_rig(offered(Lane("acts", rate=None, concurrency=1, retry=QUICK, scope="worker")))
     late = await rig.submit(many(1, prefix="late", where="acts"))
     await rig.ledger.end_offers(numbers(rig))  # ready for any lease

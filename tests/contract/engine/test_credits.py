@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from forager.core.clock import SystemClock
 from forager.core.pipeline import Lane, Pipeline, WhenCapped
 from forager.core.states import TaskState
-from forager.engine.lane import LONGEST_CAP_REST
+from forager.engine.waits import LONGEST_CAP_REST
 from forager.sandbox import FULL_DENSITY, Fault, Rule, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from tests.contract.engine.conftest import OpenRig
@@ -78,7 +78,7 @@ async def test_a_budget_of_nothing_sends_nothing__PL_11(open_rig: OpenRig) -> No
         assert len(sandbox.log) == 0
 
 
-async def test_a_time_out_counts_against_the_budget_although_nobody_told_its_price__PL_11(open_rig: OpenRig) -> None:
+async def test_a_time_out_counts_against_the_budget_although_its_price_is_unknown__PL_11(open_rig: OpenRig) -> None:
     rules = (Rule(Fault.TIMEOUT, times=None),)
     async with SerperSandbox(SerperConfig(script=rules)) as sandbox:
         rig = await open_rig(serper(sandbox.url, timeout=0.5))
@@ -127,7 +127,7 @@ def counted(when_capped: WhenCapped) -> Pipeline:
     return replace(made, steps=tuple(replace(each, when_capped=when_capped) for each in made.steps))
 
 
-async def test_a_cap_per_hour_skips_what_does_not_fit_where_the_step_says_so(open_rig: OpenRig) -> None:
+async def test_an_hourly_cap_skips_tasks_that_do_not_fit_if_the_step_declares_that(open_rig: OpenRig) -> None:
     rig = await open_rig(counted("skip"))
     job = await rig.submit(many(20))
     await rig.run(capacity=2)

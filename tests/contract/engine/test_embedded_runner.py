@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from forager.engine.deliver import Delivery
-from forager.engine.deliveries import Deliveries
+from forager.engine.deliver import Deliveries, SinkDelivery
 from forager.runners import embedded
 from forager.runners.embedded import EmbeddedRunner
 from tests.support.acts import acts, many
@@ -44,7 +43,7 @@ async def test_a_loop_that_breaks_is_started_again(engine: EngineRig, monkeypatc
 
 async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: EngineRig) -> None:
     worker, sink = engine.worker(), Faulty(Kept(), slow=0.3)
-    delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
+    delivery = SinkDelivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
     runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=5.0)
     await engine.submit(many(3))
     async with asyncio.timeout(60), runner.running():
@@ -56,7 +55,7 @@ async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: Engine
 
 async def test_a_stop_does_not_wait_for_a_sink_that_hangs(engine: EngineRig) -> None:
     worker, sink = engine.worker(), Faulty(Kept(), slow=600.0)
-    delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
+    delivery = SinkDelivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
     runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=0.2)
     await engine.submit(many(1))
     async with asyncio.timeout(60):

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from forager.core.errors import BrowserCrashed, NoHealthyProxies, PoolExhausted, Short, StoreUnavailable
+from forager.core.errors import BrowserCrashed, NoHealthyProxies, PoolExhausted, Retry, Short, StoreUnavailable
 from forager.core.http import Fetch, Request, Response
-from forager.core.pipeline import Breaker, Retry
-from forager.engine.work import Worker
+from forager.core.pipeline import Breaker
+from forager.engine.work.worker import Worker
+from forager.sandbox.scrape_pages import SiteAnswer, retry_after
 from forager.sandbox.site import Outage, SandboxSite
-from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import EngineRig, until
 from tests.support.sites import BREAKER, SITE, RulesByHost, looks, plans, site_worker
@@ -48,7 +48,7 @@ async def _break_and_heal(rig: EngineRig, site: SandboxSite, worker: Worker, job
         await until(lambda: rig.job(job)["state"] == "completed")
 
 
-async def test_a_step_that_asks_for_it_fails_at_once_while_the_breaker_is_open__SC_P28(open_rig: OpenRig) -> None:
+async def test_a_step_that_declares_it_fails_at_once_while_the_breaker_is_open__SC_P28(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         await site.fail(Outage.ERROR)
         rig = await open_rig(looks(when_open="fail"))
@@ -57,13 +57,13 @@ async def test_a_step_that_asks_for_it_fails_at_once_while_the_breaker_is_open__
         await site_worker(rig, [site], RulesByHost(lane)).run(until_idle=True)
         assert len(site.log) == 5
         assert rig.job(job)["failed"] == 30
-        assert sum("left alone" in str(t["error"]) for t in rig.tasks(job).values()) == 25
+        assert sum("no request is sent" in str(t["error"]) for t in rig.tasks(job).values()) == 25
 
 
 async def test_a_404_a_429_and_a_503_with_retry_after_do_not_open_the_breaker__SC_8(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
-        answers = iter([Answer(429), Answer(503, headers=retry_after(0))] * 6)
-        site.answers["/x"] = lambda _: next(answers, Answer(200, b"<p>fine</p>"))
+        answers = iter([SiteAnswer(429), SiteAnswer(503, headers=retry_after(0))] * 6)
+        site.answers["/x"] = lambda _: next(answers, SiteAnswer(200, b"<p>fine</p>"))
         rig = await open_rig(looks())
         urls = [site.url("/x", host="a.example"), *(site.url(f"/none/{n}", host="a.example") for n in range(12))]
         lane = replace(SITE, breaker=Breaker(10, 5, 60.0), slow_for=0.1)
@@ -92,7 +92,7 @@ async def test_an_open_breaker_survives_the_death_of_its_worker__SC_8(open_rig: 
 
 
 @pytest.mark.one_store(False)
-async def test_a_store_that_is_away_while_a_page_is_asked_for_fails_no_task__R8(open_rig: OpenRig) -> None:
+async def test_an_outage_of_the_store_during_a_request_fails_no_task__R8(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         url = site.url(f"/redirect?to={site.url('/page/1', host='b.example')}", host="a.example")
@@ -136,7 +136,7 @@ async def test_what_we_are_short_of_ourselves_burns_no_attempt__SC_5(
     open_rig: OpenRig, short: Short, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for wait in ("SHORT_WAIT", "POOL_WAIT"):
-        monkeypatch.setattr(f"forager.engine.attempt.{wait}", 0.1)
+        monkeypatch.setattr(f"forager.engine.work.attempt.{wait}", 0.1)
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         times = iter(range(5))

@@ -10,12 +10,13 @@ import pytest
 
 from forager.core.pipeline import Lane
 from forager.core.task import Plan
-from forager.engine import work
+from forager.engine.work import worker as work_worker
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import DEAD_AFTER, QUICK, Act, acts, many
 from tests.support.engine import most_in_a_second, most_in_flight, serper, silence, until
-from tests.support.promptness import assert_soon
+from tests.support.sites import Look, looks, plans
+from tests.support.time_limits import assert_soon
 
 FULL = SerperConfig(density=FULL_DENSITY, rate_limit=None)
 
@@ -110,7 +111,7 @@ async def test_an_upstream_that_never_answers_slows_no_other_lane(open_rig: Open
 
 async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that waited for its next look round would wait for longer than this test may take."""
-    monkeypatch.setattr(work, "POLL", 600.0)
+    monkeypatch.setattr(work_worker, "POLL", 600.0)
     async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         async with rig.working(rig.worker(sandbox.url)):
@@ -121,7 +122,7 @@ async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig, monkeypa
 
 
 async def test_one_heartbeat_keeps_every_lane_and_every_task_alive_trap_7(open_rig: OpenRig) -> None:
-    """Steps take longer than the lease; the process says three times a lease that it lives, whatever it holds."""
+    """Steps take longer than the lease; the process sends three heartbeats per lease, whatever it holds."""
     lease, lanes = 3.0, [Lane(f"lane{n}", rate=None, retry=QUICK) for n in range(20)]
     rig = await open_rig(acts(*lanes, timeout=60), lease=lease)
     plans = [Plan(Act(name=f"t{n}", where=f"lane{n % 20}", seconds=lease * 1.3)) for n in range(200)]
@@ -138,3 +139,21 @@ async def test_one_heartbeat_keeps_every_lane_and_every_task_alive_trap_7(open_r
     assert 3 <= len(beats) <= (time.monotonic() - began) / (lease / 3) + 1
     assert {task["attempt"] for task in rig.tasks(job).values()} == {1}
     assert {task["claim"] for task in rig.tasks(job).values()} != {None}
+
+
+async def test_a_listener_of_a_pipeline_gets_the_attempts_of_that_pipeline_only(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts(), looks())
+    await rig.submit(many(3))
+    await rig.submit(plans(["http://nowhere.invalid/a"]), "looks")
+    worker = rig.worker()
+    every: list[str] = []
+    of_acts: list[str] = []
+    of_looks: list[str] = []
+    worker.when_settled(lambda group: every.extend(s.lease.kind for s in group))
+    worker.when_settled(lambda group: of_acts.extend(s.lease.kind for s in group), pipeline="acts")
+    worker.when_settled(lambda group: of_looks.extend(s.lease.kind for s in group), pipeline="looks")
+    async with rig.working(worker):
+        await until(lambda: len(of_acts) == 3 and of_looks)
+    assert set(of_acts) == {Act.kind}
+    assert set(of_looks) == {Look.kind}
+    assert sorted(every) == sorted(of_acts + of_looks)

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from forager.core.blobs import is_blob
 from forager.core.clock import SystemClock
 from forager.core.errors import BlobMissing, Refused
 from forager.core.http import Request, Response
+from forager.core.storage import is_blob
 from forager.core.task import Plan
-from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.blobs import LocalBlobs
+from forager.fetch.guard import EgressGuard
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.side_tables.blob_references import BlobReferences
+from forager.ledger.tables.pages import BlobReferences
+from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer
+from forager.storage.pages.local import LocalBlobs
 from tests.contract.engine.conftest import OpenRig
 from tests.support.clock import FakeClock
 from tests.support.engine import EngineRig
-from tests.support.keeping import READING, Reread, keep_plans, keeping
+from tests.support.kept_pages import READING, Reread, keep_plans, keeping
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 pytestmark = pytest.mark.one_store  # pages are files
@@ -98,7 +99,7 @@ async def test_a_step_that_only_reads_a_missing_page_fails_with_a_word(open_rig:
 
 async def test_an_empty_answer_is_not_stored(open_rig: OpenRig, blobs: LocalBlobs) -> None:
     async with SandboxSite() as site:
-        site.answers["/page/1"] = Answer(304)
+        site.answers["/page/1"] = SiteAnswer(304)
         rig = await open_rig(keeping())
         await rig.submit(keep_plans([site.url("/page/1", host="a.example")]), "keeping")
         await site_worker(rig, [site], Rules(), blobs=blobs).run(until_idle=True)
@@ -110,7 +111,7 @@ async def test_an_empty_answer_is_not_stored(open_rig: OpenRig, blobs: LocalBlob
 async def test_what_a_record_refers_to_is_not_collected(
     open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.ledger.side_tables.blob_references.AT_ONCE", 2)
+    monkeypatch.setattr("forager.ledger.tables.pages.AT_ONCE", 2)
     clock = FakeClock()
     blobs = LocalBlobs(tmp_path / "blobs", clock, grace=1)
     async with SandboxSite() as site:
@@ -131,8 +132,8 @@ async def test_what_a_record_refers_to_is_not_collected(
 async def test_what_waiting_and_failed_tasks_refer_to_is_not_collected(
     open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.ledger.side_tables.blob_references.AT_ONCE", 2)
-    monkeypatch.setattr("forager.ledger.side_tables.blob_references.TASKS_AT_ONCE", 2)
+    monkeypatch.setattr("forager.ledger.tables.pages.AT_ONCE", 2)
+    monkeypatch.setattr("forager.ledger.tables.pages.TASKS_AT_ONCE", 2)
     clock = FakeClock()
     blobs = LocalBlobs(tmp_path / "blobs", clock, grace=1)
 

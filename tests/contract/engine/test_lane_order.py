@@ -8,11 +8,11 @@ from time import monotonic
 import pytest
 
 from forager.core.ledger import Demand, Session, Settlement
-from forager.core.pipeline import Lane, Pipeline
-from forager.engine import lane_ownership, work
-from forager.engine.rules import DeclaredLanes
-from forager.engine.step_table import StepTable
-from forager.engine.work import Worker
+from forager.core.pipeline import Lane, Pipeline, StepTable
+from forager.engine.lanes import ownership
+from forager.engine.lanes.lane import DeclaredLanes
+from forager.engine.work import worker as work_worker
+from forager.engine.work.worker import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, acts, many
 from tests.support.engine import until
@@ -48,7 +48,7 @@ async def test_lanes_of_one_turn_are_served_one_after_the_other(open_rig: OpenRi
 async def test_a_lane_with_a_lower_turn_goes_first_as_soon_as_its_work_is_there(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.0)
+    monkeypatch.setattr(ownership, "TURNS_HOLD", 0.0)
     rig = await open_rig(shared())
     await rig.submit(many(200, prefix="a", where="a", seconds=0.01), turn=5)
     await rig.submit(many(1, prefix="b", where="b", seconds=0.01), turn=5)
@@ -68,8 +68,8 @@ async def test_a_lane_with_a_lower_turn_goes_first_as_soon_as_its_work_is_there(
 async def test_more_lanes_than_places_are_all_served_although_those_that_are_held_never_run_dry(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.3)
-    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.05)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.3)
+    monkeypatch.setattr(ownership, "TURNS_HOLD", 0.05)
     rig = await open_rig(shared())
     for name in "abcdef":
         await rig.submit(many(5_000, prefix=name, where=name, seconds=0.01))
@@ -82,11 +82,11 @@ async def test_more_lanes_than_places_are_all_served_although_those_that_are_hel
         await until(lambda: set(ended[again:]) == set("abcdef"))
 
 
-async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
+async def test_a_busy_lane_is_kept_while_no_other_lane_waits_for_its_slot(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.05)
-    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.01)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.05)
+    monkeypatch.setattr(ownership, "TURNS_HOLD", 0.01)
     rig = await open_rig(shared())
     for name in "ab":
         await rig.submit(many(100, prefix=name, where=name, seconds=0.01))
@@ -97,8 +97,10 @@ async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
 async def test_a_place_that_a_lane_has_left_is_taken_at_once(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
-    monkeypatch.setattr(work, "POLL", 3.0)  # so long the place was empty when only this look could find who waits
+    monkeypatch.setattr(ownership, "QUANTUM", 0.1)
+    monkeypatch.setattr(
+        work_worker, "POLL", 3.0
+    )  # so long the place was empty when only this look could find who waits
     rig = await open_rig(shared())
     for name in "ab":
         await rig.submit(many(2_000, prefix=name, where=name, seconds=0.01))
@@ -110,9 +112,11 @@ async def test_a_place_that_a_lane_has_left_is_taken_at_once(
     assert max(later - before for before, later in pairwise(at)) < 1.5
 
 
-async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_worker_rarely_checks_for_waiting_lanes(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thousands may, and the answer looks at each."""
-    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.0)
+    monkeypatch.setattr(ownership, "TURNS_HOLD", 0.0)
     rig = await open_rig(shared())
     for name in "abcd":
         await rig.submit(many(60, prefix=name, where=name, seconds=0.002))
@@ -135,7 +139,7 @@ async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, mon
 async def test_work_that_comes_while_lanes_are_taken_is_worth_another_look(open_rig: OpenRig) -> None:
     rig = await open_rig(shared())
     session = await rig.ledger.begin("taker")
-    lanes = lane_ownership.OwnedLanes(
+    lanes = ownership.OwnedLanes(
         rig.ledger, DeclaredLanes(rig.pipelines), rig.clock, StepTable(rig.pipelines), most=10, random=lambda: 0.5
     )
     taking = asyncio.create_task(lanes.take(session))

@@ -13,9 +13,9 @@ import pytest
 from forager.core.hosts import host_of
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Lane
-from forager.engine import lane_ownership
-from forager.engine.work import Worker
-from forager.sandbox.site import SandboxSite, Visit, most_starts
+from forager.engine.lanes import ownership
+from forager.engine.work.worker import Worker
+from forager.sandbox.site import SandboxSite, SiteVisit, most_starts
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, acts, many
 from tests.support.engine import EngineRig, until
@@ -53,7 +53,7 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
 async def test_a_worker_that_joins_later_gets_its_share_of_busy_lanes_and_works_in_them(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.3)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.3)
     rig = await with_busy_lanes(open_rig)
     first, second, third = (rig.worker(capacity=40, name=name) for name in ("first", "second", "third"))
     async with at_work(first):
@@ -71,8 +71,8 @@ async def test_a_worker_that_joins_later_gets_its_share_of_busy_lanes_and_works_
 async def test_with_their_shares_no_lane_changes_hands_any_more(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
-    monkeypatch.setattr(lane_ownership, "SHARE_HOLDS", 0.05)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.1)
+    monkeypatch.setattr(ownership, "SHARE_HOLDS", 0.05)
     rig = await with_busy_lanes(open_rig)
     first, second = rig.worker(capacity=40), rig.worker(capacity=40)
     async with at_work(first, second):
@@ -88,10 +88,10 @@ async def test_with_their_shares_no_lane_changes_hands_any_more(
         assert epochs() == before
 
 
-async def test_a_worker_whose_places_are_all_taken_asks_for_no_lane_and_gets_none(
+async def test_a_worker_without_free_slots_requests_no_lane_and_gets_none(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.1)
     rig = await with_busy_lanes(open_rig)
     first = rig.worker(capacity=400)
     stranger = await rig.ledger.begin("stranger, who says that it wants nothing")
@@ -115,8 +115,8 @@ async def test_the_rate_of_a_lane_holds_while_it_moves_between_one_four_and_eigh
     The starts are judged where the requests leave, each time. Where they arrive, a machine that is busy with other
     programs may move them closer together or take the time for them: there one of several runs must be in order.
     """
-    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.5)
-    monkeypatch.setattr(lane_ownership, "SHARE_HOLDS", 0.2)
+    monkeypatch.setattr(ownership, "QUANTUM", 0.5)
+    monkeypatch.setattr(ownership, "SHARE_HOLDS", 0.2)
     rig = await open_rig(looks())
     runs = []
     for number in range(TRIES):
@@ -133,7 +133,7 @@ class Run:
     alone: int
     four: int
     eight: int
-    """Arrivals at all hosts while so many workers share them."""
+    """Arrivals at all hosts while this number of workers shares them."""
 
     @property
     def is_in_order(self) -> bool:
@@ -168,7 +168,7 @@ async def move_between_workers(rig: EngineRig, hosts: list[str]) -> Run:
         for job in jobs:
             await rig.ledger.cancel(job)
     assert moved[0]["most"] >= 2, "lanes have moved"
-    arrived: defaultdict[str, list[Visit]] = defaultdict(list)
+    arrived: defaultdict[str, list[SiteVisit]] = defaultdict(list)
     for visit in site.log:
         arrived[visit.host].append(visit)
     assert len(arrived) == len(left) == HOSTS

@@ -69,7 +69,7 @@ async def test_children_are_done_too_and_a_follower_waits_for_its_sibling(open_r
     assert tasks["a/last"]["claimed_at"] >= tasks["a/2"]["claimed_at"]
 
 
-async def test_too_many_children_at_once_are_a_dead_letter_that_says_so_trap_8(open_rig: OpenRig) -> None:
+async def test_too_many_children_at_once_are_a_dead_letter_with_that_reason_trap_8(open_rig: OpenRig) -> None:
     rig = await open_rig(acts())
     job = await rig.submit([Plan(Act(name="a", how="crowd"))])
     await rig.run()
@@ -80,7 +80,7 @@ async def test_too_many_children_at_once_are_a_dead_letter_that_says_so_trap_8(o
 
 
 @pytest.mark.parametrize(("how", "said"), [("bug", "ZeroDivisionError"), ("nothing", "not an outcome")])
-async def test_a_bug_in_a_step_is_a_dead_letter_with_its_trace_and_stops_nobody(
+async def test_a_bug_in_a_step_is_a_dead_letter_with_its_trace_and_stops_no_other_task(
     open_rig: OpenRig, how: str, said: str
 ) -> None:
     rig = await open_rig(acts())
@@ -125,7 +125,7 @@ async def test_a_step_that_takes_too_long_is_stopped_and_retried(open_rig: OpenR
     assert rig.job(job)["completed"] == 5
 
 
-async def test_a_step_may_say_that_whoever_is_late_has_failed__SC_4(open_rig: OpenRig) -> None:
+async def test_a_step_may_declare_that_a_late_attempt_has_failed__SC_4(open_rig: OpenRig) -> None:
     plain = acts(timeout=0.05)
     rig = await open_rig(replace(plain, steps=(replace(plain.steps[0], when_late="fail"),)))
     job = await rig.submit([Plan(Act(name="slow", seconds=30.0)), Plan(Act(name="later", how="stumble"))])
@@ -137,7 +137,7 @@ async def test_a_step_may_say_that_whoever_is_late_has_failed__SC_4(open_rig: Op
     assert rig.tasks(job)["later"]["attempt"] == 4, "any other failure that may pass is tried again"
 
 
-async def test_a_row_that_does_not_decode_is_a_dead_letter_and_stops_nobody__R14(open_rig: OpenRig) -> None:
+async def test_a_row_that_does_not_decode_is_a_dead_letter_and_stops_no_other_task__R14(open_rig: OpenRig) -> None:
     rig = await open_rig(acts())
     job = await rig.submit([Plan(Act(name="bad")), Plan(Act(name="after"), after="bad"), *many(10)])
     number = rig.tasks(job)["bad"]["id"]
@@ -151,7 +151,7 @@ async def test_a_row_that_does_not_decode_is_a_dead_letter_and_stops_nobody__R14
     assert rig.job(job)["completed"] == 10
 
 
-async def test_a_kind_that_nobody_knows_is_a_dead_letter_that_names_it(open_rig: OpenRig) -> None:
+async def test_an_unknown_kind_is_a_dead_letter_that_names_it(open_rig: OpenRig) -> None:
     rig = await open_rig(acts())
     job = await rig.submit([Plan(Act(name="bad")), *many(3)])
     number = rig.tasks(job)["bad"]["id"]
@@ -177,7 +177,7 @@ async def test_a_cancelled_job_ends_and_what_was_in_flight_ends_with_it(open_rig
 
 
 @pytest.mark.parametrize(("asks", "well"), [(False, []), (True, ["completed"])])
-async def test_failed_attempts_are_kept_and_every_attempt_of_a_step_that_asks_for_it(
+async def test_failed_attempts_are_kept_and_every_attempt_of_a_step_that_declares_it(
     open_rig: OpenRig, asks: bool, well: list[str]
 ) -> None:
     plain = acts()

@@ -16,7 +16,7 @@ import pytest
 from forager.core.ledger import Session
 from forager.core.pipeline import Lane
 from forager.core.task import Plan
-from forager.engine.work import Worker
+from forager.engine.work.worker import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, RECORDS, Act, acts
 from tests.support.auditor import audit
@@ -75,7 +75,7 @@ async def test_twenty_five_steps_that_overrun_their_lease_are_fenced_and_leave_n
 async def test_without_the_fence_steps_that_overrun_are_committed_twice_trap_13__R2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The negative control: a build whose settle asks nobody for the claim."""
+    """The negative control: a build whose settle does not check the claim."""
     monkeypatch.setattr("forager.ledger.sqlite.settle._pass_the_fence", lambda _, all_: (list(all_), set(), []))
     rig = await open_sqlite(tmp_path, [PIPELINE], lease=LEASE)
     _, worker = await overrun(rig, tmp_path)

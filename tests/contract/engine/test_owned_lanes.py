@@ -1,4 +1,4 @@
-"""Which lanes a worker believes to own, beside what the store says: the two never differ for longer than one answer."""
+"""A worker's list of owned lanes compared with the store: the two never differ for longer than one answer."""
 
 import asyncio
 from typing import Any
@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from forager.core.ledger import Away, GivenLane, OwnedLane, Session
-from forager.core.pipeline import Lane
-from forager.engine.lane import LaneRun
-from forager.engine.lane_ownership import LONGEST_REST, OwnedLanes
-from forager.engine.rules import DeclaredLanes
-from forager.engine.step_table import StepTable
-from forager.ledger.side_tables.lane_queues import follow_declared
+from forager.core.pipeline import Lane, StepTable
+from forager.engine.lanes.lane import DeclaredLanes, LaneRun
+from forager.engine.lanes.ownership import OwnedLanes
+from forager.engine.waits import LONGEST_REST
+from forager.ledger.tables.domains import follow_declared
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
 from tests.support.engine import EngineRig
@@ -30,7 +29,7 @@ def owner_of(rig: EngineRig, lane: str) -> Any:
 
 
 async def an_idle_lane(rig: EngineRig, lanes: OwnedLanes, session: Session) -> LaneRun:
-    """One that a request took a while ago: it is due to be given back, and the next request will ask for it anew."""
+    """One that a request took a while ago: it is due to be given back, and the next request takes it again."""
     lane = await lanes.of_url(session, URL, own=None)  # type: ignore[arg-type]
     assert isinstance(lane, LaneRun)
     lane.hungry, lane.seen_open = False, float("-inf")
@@ -38,7 +37,7 @@ async def an_idle_lane(rig: EngineRig, lanes: OwnedLanes, session: Session) -> L
     return lane
 
 
-async def test_an_answer_from_before_a_lane_was_given_back_makes_nobody_its_owner(
+async def test_an_answer_from_before_a_lane_was_given_back_gives_it_no_owner(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = await open_rig(acts())
@@ -62,7 +61,7 @@ async def test_an_answer_from_before_a_lane_was_given_back_makes_nobody_its_owne
     assert (answers, owner_of(rig, lane.name)) == (2, session.id)
 
 
-async def test_who_asks_for_a_lane_on_its_way_back_waits_until_it_is_there(
+async def test_a_request_for_a_lane_that_is_being_handed_back_waits_for_it(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = await open_rig(acts())

@@ -1,4 +1,4 @@
-"""What the engine counts as a wait in vain, and that a site which never lets us in does not keep its tasks for ever."""
+"""Waits that count against patience: a site that never answers does not keep its tasks for ever."""
 
 import asyncio
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 from forager.core.pipeline import Lane
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import Act, acts
 from tests.support.engine import until
@@ -16,7 +16,7 @@ from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 async def test_a_site_that_answers_429_for_ever_does_not_keep_its_task(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
-        site.answers["/x"] = lambda _: Answer(429)
+        site.answers["/x"] = lambda _: SiteAnswer(429)
         rig = await open_rig(looks())
         url = site.url("/x", host="a.example")
         job = await rig.submit(plans([url]), "looks")
@@ -56,7 +56,7 @@ async def test_a_lane_that_another_worker_has_is_waited_for_in_vain_and_a_paused
             await until(lambda: set(rig.states(job).values()) == {"waiting"})
         rows = {row["key"]: row for row in rig.tables.read("SELECT key, waited, error FROM tasks")}
         assert rows[urls[0]]["waited"] >= 5_000
-        assert "another worker has it" in rows[urls[0]]["error"]
+        assert "Another worker owns the lane" in rows[urls[0]]["error"]
         assert rows[urls[1]]["waited"] is None
-        assert "it is paused" in rows[urls[1]]["error"]
+        assert "is paused" in rows[urls[1]]["error"]
         await rig.ledger.end(other)

@@ -11,8 +11,8 @@ import pytest
 from forager.core.clock import SystemClock
 from forager.core.pipeline import Hours
 from forager.core.task import Plan
+from forager.sandbox.scrape_pages import SiteAnswer, retry_after
 from forager.sandbox.site import SandboxSite, most_starts
-from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import until
 from tests.support.sites import SITE, Look, RulesByHost, looks, plans, site_worker
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.one_store  # rates, hours and robots.txt are kept by th
 # ── robots.txt ──
 
 
-async def test_what_robots_txt_forbids_is_skipped_with_its_remedy_and_never_asked__SC_7(open_rig: OpenRig) -> None:
+async def test_a_url_that_robots_txt_forbids_is_skipped_with_its_remedy_and_never_requested__SC_7(
+    open_rig: OpenRig,
+) -> None:
     async with SandboxSite() as site:
         site.set_robots("User-agent: *\nDisallow: /page/2")
         rig = await open_rig(looks())
@@ -36,7 +38,7 @@ async def test_what_robots_txt_forbids_is_skipped_with_its_remedy_and_never_aske
         assert not site.visits("/page/2")
 
 
-async def test_a_lane_that_does_not_ask_for_robots_txt_reads_none(open_rig: OpenRig) -> None:
+async def test_a_lane_without_robots_txt_rules_reads_no_robots_txt(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         site.set_robots("User-agent: *\nDisallow: /")
         rig = await open_rig(looks())
@@ -81,9 +83,9 @@ async def test_a_crawl_delay_is_kept_between_requests__SC_7(open_rig: OpenRig) -
 async def test_retry_after_is_obeyed_and_burns_no_attempt__SC_7(open_rig: OpenRig, as_date: bool) -> None:
     async with SandboxSite() as site:
         wait = 3.0 if as_date else 1.0  # a date has whole seconds only
-        fine = Answer(200, b"<p>fine</p>")
+        fine = SiteAnswer(200, b"<p>fine</p>")
         site.answers["/x"] = lambda _: (
-            Answer(429, headers=retry_after(wait, date=as_date)) if len(site.log) == 1 else fine
+            SiteAnswer(429, headers=retry_after(wait, date=as_date)) if len(site.log) == 1 else fine
         )
         rig = await open_rig(looks())
         url = site.url("/x", host="a.example")
@@ -98,8 +100,8 @@ async def test_retry_after_is_obeyed_and_burns_no_attempt__SC_7(open_rig: OpenRi
 
 async def test_after_a_429_the_site_gets_half_the_rate__SC_P26(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
-        once = iter([Answer(429)])
-        site.answers["/page/1"] = lambda _: next(once, Answer(200, b"<p>fine</p>"))
+        once = iter([SiteAnswer(429)])
+        site.answers["/page/1"] = lambda _: next(once, SiteAnswer(200, b"<p>fine</p>"))
         rig = await open_rig(looks())
         await rig.submit(plans(site.url(f"/page/{n}", host="a.example") for n in range(1, 25)), "looks")
         rules = RulesByHost(replace(SITE, rate=20, per=1.0, burst=1))
@@ -179,15 +181,17 @@ async def test_a_rate_limited_lane_sends_first_in_first_out__SC_7(
 
 
 async def test_a_second_request_of_a_task_comes_before_the_tasks_behind_it__SC_7(open_rig: OpenRig) -> None:
+    """The first two pages leave at once; all others are in the line when the first two ask for their second page."""
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         several = [
             Plan(Look(url=site.url(f"/{n}/a", host="a.example"), then=site.url(f"/{n}/b", host="a.example")))
-            for n in (1, 2, 3)
+            for n in (1, 2, 3, 4)
         ]
         await rig.submit(several, "looks")
-        worker = site_worker(rig, [site], RulesByHost(replace(SITE, rate=3, per=0.6, burst=3, concurrency=3)))
+        worker = site_worker(rig, [site], RulesByHost(replace(SITE, rate=2, per=2.0, burst=2, concurrency=4)))
         async with asyncio.timeout(120):
             await worker.run(until_idle=True)
-        seconds = [visit.path for visit in site.log if visit.path.endswith("b")]
-        assert seconds == ["/1/b", "/2/b", "/3/b"]
+        seen = [visit.path for visit in site.log]
+        assert [path for path in seen if path.endswith("b")] == ["/1/b", "/2/b", "/3/b", "/4/b"]
+        assert seen.index("/1/b") < seen.index("/4/a"), seen

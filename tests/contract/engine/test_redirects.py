@@ -40,7 +40,7 @@ async def test_a_redirect_into_what_robots_txt_forbids_is_not_followed__SC_7(ope
         assert not site.visits("/page/9")
 
 
-async def test_a_slow_lane_behind_a_redirect_is_waited_for_not_begun_anew(open_rig: OpenRig) -> None:
+async def test_a_slow_lane_behind_a_redirect_is_waited_for_without_a_restart(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks(timeout=2.0))
         urls = [site.url(f"/redirect?to=/page/{n}&n={n}", host="a.example") for n in (1, 2)]
@@ -56,7 +56,7 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_not_begun_anew(open_r
 async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.engine.lane_fetch.LONGEST_TAIL", 0.2)
+    monkeypatch.setattr("forager.engine.lanes.fetch.LONGEST_TAIL", 0.2)
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         url = site.url("/redirect?to=/page/1", host="a.example")
@@ -68,7 +68,7 @@ async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
         assert rig.tasks(job)[url]["attempt"] == 1
 
 
-async def test_a_redirect_into_a_paused_lane_waits_and_asks_nobody_again(open_rig: OpenRig) -> None:
+async def test_a_redirect_into_a_paused_lane_waits_and_repeats_no_request(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         target = site.url("/page/1", host="b.example")

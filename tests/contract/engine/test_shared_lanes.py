@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from forager.core.pipeline import Hours, Lane, Pipeline, step
 from forager.core.task import Plan
-from forager.engine import lane_users
-from forager.engine.lane import LaneRun
-from forager.engine.work import Worker
-from forager.politeness.precedence import EVERY_SITE, Politeness, ground
+from forager.engine.lanes import lane as lanes_lane
+from forager.engine.lanes.lane import LaneRun
+from forager.engine.lanes.rules.precedence import EVERY_SITE, Politeness, ground
+from forager.engine.work.worker import Worker
 from forager.sandbox.site import SandboxSite, most_in_flight, most_starts
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import EngineRig, until
@@ -93,13 +93,13 @@ async def test_where_two_pipelines_use_a_site_the_slower_holds_for_both_and_only
             await until(lambda: rig.job(again)["completed"] == 10)
             assert most_starts(site.log[began:], 1.0) <= 4
             assert sorted(lane.state()["used_by"]) == ["careful", "looks"]
-            lane.users._last["careful"] -= lane_users.USED_FOR + 1
+            lane.users._last["careful"] -= lanes_lane.USED_FOR + 1
             worker._lanes.states()
             assert lane.policy.rate == 1_000
             assert lane.users.names == {"looks"}
 
 
-async def test_the_next_owner_knows_who_uses_the_lane(open_rig: OpenRig) -> None:
+async def test_the_next_owner_has_the_list_of_users_of_the_lane(open_rig: OpenRig) -> None:
     slow = careful(Lane(EVERY_SITE, rate=4, per=1.0, site=True))
     async with SandboxSite() as site:
         rig = await open_rig(looks(), slow)

@@ -1,4 +1,4 @@
-"""When the ground gives way: a lost session, a full disk, a stop under load, two workers."""
+"""Failures of the environment: a lost session, a full disk, a stop under load, two workers."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from forager.core.errors import StoreFull, StoreUnavailable
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Lease, LeaseBatch, Session, Settlement, Want
 from forager.core.states import TaskState
-from forager.engine.sweep import sweep_interval
+from forager.engine.upkeep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from forager.sandbox.site import SandboxSite
@@ -25,12 +25,12 @@ from tests.support.acts import RECORDS, acts, many
 from tests.support.auditor import PostgresTables
 from tests.support.auditor import audit as audit_tables
 from tests.support.engine import EngineRig, open_sqlite, serper, until
-from tests.support.promptness import assert_soon
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
+from tests.support.time_limits import assert_soon
 
 
 class LateClock(SystemClock):
-    """A monotonic clock that a test can put forward: this process was stopped for so long and does not know."""
+    """A monotonic clock that a test can advance: this process was stopped for that time without noticing."""
 
     late = 0.0
 
@@ -57,7 +57,7 @@ async def test_a_late_session_sends_nothing_more_by_its_own_clock_trap_7(open_ri
         assert audit(sandbox.log).repeats == 0
 
 
-async def test_a_lost_session_begins_anew_and_its_late_commits_are_not_made__PL_6(open_rig: OpenRig) -> None:
+async def test_a_lost_session_is_replaced_and_its_late_commits_are_refused__PL_6(open_rig: OpenRig) -> None:
     rig = await open_rig(acts(), lease=30.0)
     job = await rig.submit(many(20, seconds=0.3))
     worker = rig.worker(clock=(clock := LateClock()))
@@ -92,7 +92,7 @@ async def test_the_fence_alone_refuses_a_late_commit__PL_6(open_rig: OpenRig) ->
 async def test_without_the_fence_the_auditor_finds_the_late_commits__PL_6(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The negative control of the test above: a build whose settle asks nobody for the claim."""
+    """The negative control of the test above: a build whose settle does not check the claim."""
     monkeypatch.setattr("forager.ledger.sqlite.settle._pass_the_fence", lambda _, all_: (list(all_), set(), []))
     rig = await open_sqlite(tmp_path, [acts()])
     await rig.submit(many(20, seconds=0.3))
@@ -136,8 +136,8 @@ async def test_a_stop_under_load_ends_within_its_grace_and_burns_nothing__R7(ope
 
 
 async def test_nothing_is_leased_until_what_the_store_lost_is_known_again(open_rig: OpenRig) -> None:
-    """The look for what was lost fails too, once each time: leasing before it has succeeded would hide those leases for
-    ever."""
+    """The search for lost leases also fails, once each time: leasing before it has succeeded would hide those leases
+    for ever."""
     rig = await open_rig(acts())
     job = await rig.submit(many(100, seconds=0.01), batch_size=20)
     lost = _lose_every(rig, 3)
@@ -147,7 +147,7 @@ async def test_nothing_is_leased_until_what_the_store_lost_is_known_again(open_r
         nonlocal failed
         if failed < lost():
             failed += 1
-            raise StoreUnavailable("The second answer was lost, too.")
+            raise StoreUnavailable("The second answer was also lost.")
         found: Sequence[Lease] = await real(session)
         return found
 
@@ -277,7 +277,7 @@ async def test_a_sweep_that_breaks_is_tried_again(open_rig: OpenRig) -> None:
     assert broke.is_set()
 
 
-async def test_a_worker_that_cannot_hear_of_new_work_breaks_instead_of_idling(open_rig: OpenRig) -> None:
+async def test_a_worker_that_gets_no_notifications_stops_instead_of_idling(open_rig: OpenRig) -> None:
     rig = await open_rig(acts())
 
     async def deaf(_: float) -> None:

@@ -1,11 +1,14 @@
 """An upstream to which no connection can be made: a job without any success is paused with the reason and the remedy,
 instead of burning every retry of every task."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
+from forager.core.errors import Retry
 from forager.core.ledger import NewJob
-from forager.core.pipeline import Lane, Retry
-from forager.engine.in_flight import MOST_IN_VAIN
+from forager.core.pipeline import Lane
+from forager.engine.work.settle import MOST_IN_VAIN
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
@@ -71,6 +74,48 @@ async def test_a_crawl_of_many_sites_of_which_one_is_dead_is_not_paused(
         await rig.run(f"http://{dead}", alive.url)
     row = rig.job(job)
     assert (row["state"], row["completed"], row["failed"]) == ("partially_completed", 5, 3 * MOST_IN_VAIN)
+
+
+async def test_a_long_list_on_a_host_that_does_not_exist_is_paused_instead_of_failing_page_by_page(
+    open_rig: OpenRig,
+) -> None:
+    nowhere = "nosuch.invalid:80"
+    rig = await open_rig(acts(Lane(nowhere, rate=None, concurrency=1, retry=Retry(0), site=True)))
+    job = await rig.submit([*many(10 * MOST_IN_VAIN, where=nowhere, url=f"http://{nowhere}/")])
+    await rig.run(f"http://{nowhere}")
+    row = rig.job(job)
+    assert (row["state"], row["failed"]) == ("paused", MOST_IN_VAIN - 1)
+    assert "the name nosuch.invalid does not resolve" in row["reason"]
+    assert "resume the job" in row["reason"]
+
+
+async def test_a_resume_tries_the_pages_again_that_failed_before_the_pause(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    host = f"127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(acts(Lane(host, rate=None, concurrency=1, retry=Retry(0), site=True)))
+    job = await rig.submit([*many(2 * MOST_IN_VAIN, where=host, url=f"http://{host}/")])
+    await rig.run(f"http://{host}")
+    assert (rig.job(job)["state"], rig.job(job)["failed"]) == ("paused", MOST_IN_VAIN - 1)
+    async with SerperSandbox(port=unused_tcp_port):
+        await rig.ledger.resume(job)
+        await rig.run(f"http://{host}")
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["failed"]) == ("completed", 2 * MOST_IN_VAIN, 0)
+
+
+async def test_a_resume_of_a_job_that_a_person_paused_leaves_its_failures(
+    open_rig: OpenRig, unused_tcp_port: int
+) -> None:
+    host = f"127.0.0.1:{unused_tcp_port}"
+    rig = await open_rig(acts(Lane(host, rate=None, concurrency=1, retry=Retry(0), site=True)))
+    (last, *plans) = many(4, where=host, url=f"http://{host}/")
+    job = await rig.submit([*plans, replace(last, due=datetime.now(UTC) + timedelta(days=1))])
+    async with rig.working(rig.worker(f"http://{host}")):
+        await until(lambda: rig.job(job)["failed"] == 3)
+    await rig.ledger.pause(job)
+    await rig.ledger.resume(job)
+    assert (rig.job(job)["failed"], rig.job(job)["queued"]) == (3, 1)
 
 
 async def test_a_standing_job_is_not_paused_because_one_receiver_is_away(

@@ -1,4 +1,4 @@
-"""Which markets are scraped when: the schedules, the circuit, the limits of the data source. Simulated time."""
+"""Scheduling of scrapes: the schedules, the circuit, the limits of the data source. Simulated time."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,22 +8,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from forager.core.errors import Conflict
-from forager.kit.queries import read_rows
-from forager.pipelines.listings import dispatch
-from forager.pipelines.listings.dispatch import OpenScrape, dispatch_due, scrape_now
-from forager.pipelines.listings.prepare import prepare
-from forager.pipelines.listings.reports_markets import figures
-from forager.pipelines.listings.tables import MarketConfig
+from forager.pipelines.listings.records import MarketConfig
+from forager.pipelines.listings.reports import markets
+from forager.pipelines.listings.reports.markets import OpenScrape, dispatch_due, figures, scrape_now
+from forager.pipelines.listings.wiring import prepare
 from forager.sandbox.apify.config import RunRule
+from forager.sandbox.faults import When
 from forager.sandbox.site import Outage
-from forager.sandbox.trouble import When
+from forager.sdk.queries import read_rows
 from tests.contract.listings.conftest import OpenRentals
 from tests.support.listings import Rentals
 
 SMALL = {"homes": 3, "moving_share": 0.0, "twin_share": 0.0}
 
 
-async def test_each_tier_is_scraped_as_often_as_it_says_and_no_schedule_names_a_city__LI_4__LI_5(
+async def test_each_tier_is_scraped_at_its_rate_and_no_schedule_names_a_city__LI_4__LI_5(
     simulated: OpenRentals,
 ) -> None:
     rentals = await simulated(**SMALL, schedules=True)
@@ -100,7 +99,9 @@ async def test_a_scrape_that_waits_for_its_moment_is_shown_as_such__LI_3(simulat
 
 
 @pytest.mark.parametrize("autostart", [False, True])
-async def test_nothing_that_costs_money_starts_unasked__LI_21(simulated: OpenRentals, autostart: bool) -> None:
+async def test_nothing_that_costs_money_starts_without_a_request__LI_21(
+    simulated: OpenRentals, autostart: bool
+) -> None:
     rentals = await simulated(**SMALL, schedules=True, settings={"markets_autostart": autostart})
     await rentals.keep_only("nyc", "hartford")
     schedules = {each["name"]: each["paused"] for each in await rentals.get("/schedules")}
@@ -207,7 +208,7 @@ async def test_a_market_with_an_invalid_row_holds_up_no_other__LI_1(simulated: O
         "warm": "tier: choose from 'hot', 'standard' or 'cool'",
     }
     refused = await rentals.client.get("/api/v1/admin/markets/warm")
-    assert (refused.status_code, "forager markets set warm" in refused.text) == (409, True)
+    assert (refused.status_code, "forager markets set warm --tier standard" in refused.text) == (409, True)
     corrected = await rentals.client.put("/api/v1/admin/markets/long", json={"state": "MA"})
     assert (corrected.status_code, corrected.json()["data"]["problem"]) == (200, None)
     assert await rentals.rows("SELECT error FROM tasks WHERE state = 5") == []
@@ -234,7 +235,7 @@ async def test_a_dispatch_and_a_scrape_by_hand_at_once_create_one_job__LI_3__LI_
 
     rentals = await simulated(**SMALL)
     await rentals.keep_only("nyc", "boston")
-    monkeypatch.setattr(dispatch, "open_scrapes", none_open)
+    monkeypatch.setattr(markets, "open_scrapes", none_open)
     boston, nyc = await read_rows(rentals.app.database, MarketConfig, order="id")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     await scrape_now(rentals.app, boston, now)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from forager.kit.queries import loads
+from forager.sandbox.faults import When
 from forager.sandbox.site import Outage
-from forager.sandbox.trouble import When
+from forager.sdk.queries import loads
 from tests.contract.listings.conftest import OpenRentals
 from tests.support.listings import Rentals
 

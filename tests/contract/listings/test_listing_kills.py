@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from forager.app import App, open_app
-from forager.config import new_settings
-from forager.pipelines.listings.dispatch import scrape_now
-from forager.pipelines.listings.reports_markets import one_market
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
+from forager.pipelines.listings.reports.markets import one_market, scrape_now
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from tests.support.auditor import PostgresTables, SqliteTables, Tables
 from tests.support.listings import settings_for

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from forager.sandbox.apify.config import RunRule
-from forager.sandbox.trouble import When
+from forager.sandbox.faults import When
 from tests.contract.listings.conftest import OpenRentals
 from tests.support.listings import Rentals
 

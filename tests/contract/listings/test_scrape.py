@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from forager.pipelines.listings import dispatch
+from forager.pipelines.listings.reports import markets
 from forager.sandbox.apify.config import RunRule
 from tests.support.listings import MARKETS, Rentals
 
@@ -21,7 +21,8 @@ async def test_a_scrape_stores_the_listings_and_counts_itself__LI_7(rentals: Ren
     (scrape,) = market["scrapes"]
     assert scrape["found"] == scrape["normalised"] == len(listed)
     assert scrape["new"] == market["listings_active"]
-    assert float(scrape["cost_usd"]) == rentals.apify.spent() > 0
+    assert float(scrape["cost_usd"]) == pytest.approx(rentals.apify.spent())
+    assert rentals.apify.spent() > 0
     found = await rentals.get("/listings", market="boston", limit=100)
     assert len(found) == market["listings_active"]
     assert {each["badge"]["text"] for each in found} == {"Recently verified"}
@@ -69,7 +70,7 @@ async def test_of_many_calls_at_once_one_creates_the_scrape__LI_3(
         return {}
 
     rentals.apify.script_runs(RunRule(seconds=1.0))
-    monkeypatch.setattr(dispatch, "open_scrapes", none_open)
+    monkeypatch.setattr(markets, "open_scrapes", none_open)
     answers = await asyncio.gather(*(rentals.client.post(f"{MARKETS}/boston/scrape") for _ in range(8)))
     answers.append(await rentals.client.post(f"{MARKETS}/boston/scrape"))
     assert sorted(answer.status_code for answer in answers) == [202, *[409] * 8]
@@ -107,7 +108,7 @@ async def test_a_row_of_sql_with_any_id_is_managed_by_the_api__LI_1(rentals: Ren
     assert (added.status_code, added.json()["data"]["state"]) == (201, "CA")
 
 
-async def test_a_run_that_has_not_ended_counts_with_all_that_it_may_cost__LI_7(rentals: Rentals) -> None:
+async def test_a_run_that_has_not_ended_counts_with_its_maximum_cost__LI_7(rentals: Rentals) -> None:
     """Two runs of at most a dollar are under way: of two dollars a month nothing is left, though nothing was spent."""
     rentals.apify.script_runs(RunRule(seconds=3_600.0, times=None))
     await rentals.client.put("/api/v1/admin/data-sources/apify", json={"max_usd_per_month": "2"})
@@ -131,7 +132,7 @@ async def test_limits_are_set_in_dollars_and_runs_and_show_what_was_used__LI_7(r
     await rentals.scrape("boston")
     (source,) = await rentals.get("/admin/data-sources")
     assert (source["id"], source["requests_this_hour"], source["requests_today"]) == ("apify", 1, 1)
-    assert float(source["usd_this_month"]) == rentals.apify.spent()
+    assert float(source["usd_this_month"]) == pytest.approx(rentals.apify.spent())
     assert {source[f"max_{name}"] for name in ("requests_per_hour", "requests_per_day", "usd_per_month")} == {None}
     path = "/api/admin/data-sources/apify"
     limited = await rentals.client.put(path, json={"max_requests_per_day": 1, "max_usd_per_month": "12.5"})

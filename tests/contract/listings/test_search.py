@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from forager.pipelines.listings import reports
-from forager.pipelines.listings.reports_units import UnitFilter, matching_units
+from forager.pipelines.listings.reports import listings as reports
+from forager.pipelines.listings.reports.units import UnitFilter, matching_units
 from tests.support.listings import Rentals
 
 LIVE: dict[str, Any] = {"market": "boston", "limit": 100}
@@ -32,7 +32,7 @@ QUERIES: tuple[dict[str, Any], ...] = (
 
 
 def in_range(query: dict[str, Any], low: dict[str, Any], high: dict[str, Any]) -> bool:
-    """Whether something that reaches from `low` to `high` in each field can be what the query names."""
+    """Return whether a range from `low` to `high` in each field can match the query."""
     tests = (
         ("beds", low, le), ("beds", high, ge), ("baths", low, le), ("baths", high, ge),
         ("min_rent", high, ge), ("max_rent", low, le), ("min_area", high, ge), ("max_area", low, le),
@@ -45,7 +45,7 @@ def in_range(query: dict[str, Any], low: dict[str, Any], high: dict[str, Any]) -
 
 
 def expected_of(query: dict[str, Any], listing: dict[str, Any]) -> bool:
-    """What the requirement asks for: one unit meets all conditions; without units, the ranges of the building do."""
+    """Return the required result: one unit meets all conditions; without units, the ranges of the building do."""
     if listing["units"]:
         return any(in_range(query, unit, unit) for unit in listing["units"])
     low, high = (
@@ -96,7 +96,7 @@ BUILDINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_a_value_that_a_unit_does_not_show_is_the_buildings_only_if_that_is_certain__LI_20(
+async def test_a_value_missing_in_a_unit_is_taken_from_the_building_only_if_that_is_certain__LI_20(
     rentals: Rentals,
 ) -> None:
     """On both stores as in the report, for every pair of units and ranges."""

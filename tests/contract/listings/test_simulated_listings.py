@@ -1,7 +1,8 @@
 """Two weeks of 19 markets through the whole engine in simulated time; a year of them with `make chaos`.
 
-What is stored is compared with the world as it was, hour by hour: homes that disappeared are inactive soon after their
-confidence fell below 40, no live home is ever called gone, and limits and costs agree with the upstream's own log.
+The stored listings are compared with the simulated world, hour by hour: homes that disappeared are inactive soon after
+their confidence fell below 40, no live home is ever called gone, and limits and costs agree with the upstream's own
+log.
 """
 
 from collections import Counter
@@ -15,19 +16,20 @@ import pytest
 
 from forager.core.freshness import DOUBTFUL, falls_below
 from forager.core.http import Response
-from forager.pipelines.listings import duties_verify
-from forager.pipelines.listings.evidence import Judgement, judge
-from forager.pipelines.listings.markets import INITIAL_MARKETS, TIERS
+from forager.core.reading import Offload
+from forager.pipelines.listings.app_steps import verify
+from forager.pipelines.listings.app_steps.verify import Judgement, judge
+from forager.pipelines.listings.tasks import INITIAL_MARKETS, TIERS
 from forager.sandbox.apify.config import RunRule
-from forager.sandbox.trouble import When
+from forager.sandbox.faults import When
 from tests.support.listings import Rentals, open_rentals
 from tests.support.simulation import SimulatedClock
 
 LATE = timedelta(minutes=65)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 UNLUCKY = {"providence": ("Providence, RI", 5, 0), "nyc": ("New York, NY", 6, 4)}
-"""Markets with so many runs that are aborted, after so many that succeed: their circuits open, and heal. New York is
-hot, so its homes are verified page by page until then."""
+"""Markets by their number of aborted runs, after a number of successful ones: their circuits open, and heal. New York
+is hot, so its homes are verified page by page until then."""
 CAPTCHAS = (0, 7, 14, 21, 28)
 """Pages of listings that are blocked. Which homes they are depends on the order of requests at one moment, and one of
 them may be blocked twice."""
@@ -50,7 +52,7 @@ _NEWLY_GONE = "SELECT * FROM listings WHERE gone_at > :since"
 @pytest.mark.parametrize(
     ("days", "homes"),
     [
-        (14, 30),
+        (14, 10),
         pytest.param(365, 30, marks=pytest.mark.chaos),
     ],
 )
@@ -75,11 +77,11 @@ async def test_a_build_that_takes_a_captcha_for_gone_is_found_out(
 ) -> None:
     """The negative control of the test above."""
 
-    def hasty(response: Response, *about: Any) -> Judgement:
-        judged = judge(response, *about)
+    async def hasty(offload: Offload, response: Response, *about: Any) -> Judgement:
+        judged = await judge(offload, response, *about)
         return Judgement("gone", "not_found", {}) if judged.reason == "blocked" else judged
 
-    monkeypatch.setattr(duties_verify, "judge", hasty)
+    monkeypatch.setattr(verify, "judge", hasty)
     async with open_simulation(tmp_path, 10) as rentals:
         with pytest.raises(AssertionError, match=r"was live at .* and was called gone"):
             await gone_in(rentals, hours=24 * 7)
@@ -124,7 +126,8 @@ async def limit(rentals: Rentals, days: int) -> float:
 
 
 async def stored_homes_agree_with_the_world(rentals: Rentals, before: datetime) -> int:
-    """What changed since `before`: only homes that no portal lists are gone, each in time. Returns how many are."""
+    """Check the changes since `before`: only homes that no portal lists are gone, each in time. Returns their
+    number."""
     world, now = rentals.apify.world, rentals.app.clock.now()
     since = milliseconds(before)
     gone = await rentals.rows(_GONE, since=since)
@@ -144,8 +147,8 @@ async def stored_homes_agree_with_the_world(rentals: Rentals, before: datetime) 
 
 
 async def most_late(rentals: Rentals, key: str) -> timedelta:
-    """How long after its confidence fell below 40 a home may be decided on: each block but the first, and each answer
-    that did not arrive, costs a cycle."""
+    """Time within which a home must be decided on after its confidence fell below 40: each block but the first, and
+    each answer that did not arrive, costs a cycle."""
     sources = {row["source_id"] for row in await rentals.rows(_SOURCE_IDS, key=key)}
     pages = rentals.apify.log.calls("page.get")
     blocks = sum((call.fault == "captcha" or not call.delivered) and call.subject in sources for call in pages)
@@ -185,7 +188,7 @@ async def markets_were_scraped_in_time(rentals: Rentals) -> None:
 
 
 async def limits_held_to_the_unit(rentals: Rentals, dollars: float) -> None:
-    """By the upstream's own list of runs. Every limit was reached, none was exceeded."""
+    """Check the upstream's own list of runs: every limit was reached, none was exceeded."""
     runs, config = sorted(rentals.apify.runs, key=lambda run: run.started), rentals.apify.config
     hours = Counter(int(run.started // 3600) for run in runs)
     days = Counter(int(run.started // 86400) for run in runs)

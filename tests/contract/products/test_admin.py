@@ -3,7 +3,8 @@
 from typing import Any
 
 from forager.core.hosts import host_of
-from forager.pipelines.products.reports_domains import remember_parsed
+from forager.pipelines.products.reports.domains import remember_parsed
+from forager.sandbox.faults import When
 from tests.support.shop import JOBS, OpenShop, Shop
 
 DAY = 86_400
@@ -67,7 +68,7 @@ async def test_a_domain_is_paused_and_resumed_by_its_id__PR_3(shop_of: OpenShop)
     await post(shop, "/domains/999/pause", 404)
 
 
-async def test_a_page_is_crawled_at_once_when_a_person_asks__PR_6(shop_of: OpenShop) -> None:
+async def test_a_page_is_crawled_at_once_on_request__PR_6(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
     await shop.crawl(urls=[shop.site.product_url(1)])
     made = await post(shop, "/urls/recrawl", 202, urls=[shop.site.product_url(1)])
@@ -76,7 +77,7 @@ async def test_a_page_is_crawled_at_once_when_a_person_asks__PR_6(shop_of: OpenS
     assert shop.asked() == ["1", "1"]
 
 
-async def test_a_request_to_crawl_at_once_leaves_what_was_asked_for_the_page__PR_6(shop_of: OpenShop) -> None:
+async def test_a_request_to_crawl_at_once_keeps_the_options_of_the_page__PR_6(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
     own = {"priority": 7, "frequency": 7_200, "recrawl": False, "max_retries": 1, "render": "auto"}
     await shop.crawl(urls=[shop.site.product_url(1)], **own)
@@ -89,6 +90,35 @@ async def test_a_request_to_crawl_at_once_leaves_what_was_asked_for_the_page__PR
         own,
         {"priority": 5, "frequency": None, "recrawl": True, "max_retries": 3, "render": "http"},
     ]
+
+
+async def test_a_job_of_one_page_shows_the_job_that_crawls_it_and_the_result__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    url, missing = shop.site.product_url(1), shop.site.url("/p/nothing-99")
+    later = "2099-01-01T00:00:00Z"
+
+    async def page_of(job: str) -> Any:
+        return (await shop.get(f"/admin/crawl-jobs/{job}"))["page"]
+
+    first = await shop.submit(urls=[url], scheduled_at=later)
+    assert await page_of(first) is None, "it has not ended"
+    second = await shop.submit(urls=[url])
+    waiting = await page_of(second)
+    assert {name: waiting[name] for name in ("url", "job_id", "job_state", "pages", "outcome", "product")} == {
+        "url": url, "job_id": first, "job_state": "queued", "pages": 1, "outcome": None, "product": None,
+    }  # fmt: skip
+    await shop.work()
+    assert await page_of(first) == await page_of(second), "the second job made the page of the first due"
+    crawled = await page_of(first)
+    assert (crawled["outcome"], crawled["job_id"], crawled["job_state"]) == ("product", first, "completed")
+    assert crawled["product"] == await shop.product(1)
+    gone = await page_of((await shop.crawl(urls=[missing]))["id"])
+    assert (gone["outcome"], gone["http_status"], gone["product"]) == ("gone", 404, None)
+    shop.site.faults.script.add([When("http403", operation="product", times=9)])
+    refused = await page_of((await shop.crawl(urls=[shop.site.product_url(3)], max_retries=0))["id"])
+    assert (refused["outcome"], "403" in refused["error"]) == (None, True)
+    several = await shop.crawl(urls=[shop.site.product_url(1), shop.site.product_url(2)])
+    assert await page_of(several["id"]) is None
 
 
 async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_of: OpenShop) -> None:

@@ -1,6 +1,6 @@
 """The weekly audit reports what is wrong with the catalogue, once a week."""
 
-from forager.pipelines.products.reports_audit import audit_if_due
+from forager.pipelines.products.reports.health import audit_if_due
 from tests.support.shop import OpenShop
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from forager.sandbox.trouble import When
+from forager.sandbox.faults import When
 from tests.support.shop import OpenShop
 
 READ = {"name": "product_name"}
@@ -18,7 +18,7 @@ def same(shown: Any, stored: Any) -> bool:
 
 
 LAYOUTS = {"jsonld": 0.9, "microdata": 0.9, "opengraph": 0.8, "amazon": 0.7, "atelier": 0.7, "depot": 0.7, "plain": 0.4}
-"""How sure each value is at least."""
+"""Minimum confidence of values, by layout."""
 NOT_READ = {"plain": {"category", "description"}}
 
 
@@ -119,10 +119,11 @@ async def test_products_are_filtered_and_paged_newest_first__PR_18(shop_of: Open
         ({"availability": "in_stock"}, lambda each: each["availability"] == "in_stock"),
         ({"min_price": 500, "max_price": 1200}, lambda each: 500 <= Decimal(each["price"]) <= 1200),
         ({"min_rating": 4, "brand": brand}, lambda each: Decimal(each["rating"]) >= 4 and each["brand"] == brand),
-        ({"domain": "elsewhere.example"}, lambda each: False),
     ):
         found = await shop.get("/products", limit=100, **query)
         assert [each["id"] for each in found] == [each["id"] for each in everything if fits(each)]
+    unknown = await shop.client.get("/api/v1/products", params={"domain": "elsewhere.example"})
+    assert (unknown.status_code, unknown.json()["meta"]["fields"][0]["field"]) == (422, "domain")
     answered = (await shop.client.get("/api/v1/products")).json()
     assert len(answered["data"]) == 20
     rest = await shop.get("/products", cursor=answered["meta"]["next_cursor"])
@@ -139,7 +140,7 @@ async def test_a_page_that_fails_is_retried_and_then_kept_as_a_dead_letter__PR_1
     assert (dead["error_type"], dead["attempts"]) == ("http", 3)
 
 
-async def test_a_page_that_waits_for_its_time_is_crawled_at_once_when_a_person_asks__PR_5__PR_6(
+async def test_a_page_that_waits_for_its_due_time_is_crawled_at_once_on_request__PR_5__PR_6(
     shop_of: OpenShop,
 ) -> None:
     shop = await shop_of(pages=3)

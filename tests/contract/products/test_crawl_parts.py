@@ -6,16 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from forager.cli.transport import LocalTransport
+from forager.client.connect import LocalTransport
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
-from forager.kit.cli.client import Api
-from forager.kit.cli.errors import JobNotDone
-from forager.kit.cli.invocation import Reached
-from forager.pipelines.products import cli_crawl, cli_list
-from forager.pipelines.products.cli_list import UrlFile, crawl_list, plan_list, url_file
-from forager.pipelines.products.cli_words import words
-from forager.pipelines.products.parts import CrawlJobInParts
+from forager.pipelines.products.cli import crawl, words
+from forager.pipelines.products.cli.crawl import UrlFile, crawl_list, plan_list, url_file
+from forager.pipelines.products.job import CrawlJobInParts
+from forager.sdk.cli.client import Api, JobNotDone
+from forager.sdk.cli.invocation import Reached
 from tests.support.api import KEY
 from tests.support.dying_transport import DyingTransport, Killed
 from tests.support.shop import JOBS, OpenShop, Shop
@@ -31,8 +29,8 @@ def api_of(shop: Shop) -> Any:
 
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_list, "MOST_URLS", PART)
-    monkeypatch.setattr(cli_list, "FEW", 2)
+    monkeypatch.setattr(crawl, "MOST_URLS", PART)
+    monkeypatch.setattr(crawl, "FEW", 2)
 
 
 def url_list(shop: Shop, folder: Path, *more: str) -> UrlFile:
@@ -209,14 +207,14 @@ async def test_a_page_that_another_job_keeps_for_later_is_crawled_and_printed_no
     await shop.submit(urls=[url], scheduled_at="2099-01-01T00:00:00Z")
     at = Reached(Api(LocalTransport(api_of(shop)), KEY))
     async with shop.app.engine():
-        await cli_crawl._one_page(at, {"urls": [url]}, url, quiet=True)
+        await crawl._one_page(at, {"urls": [url]}, url, quiet=True)
         missing = shop.site.url("/p/nothing-99")
         with pytest.raises(NotFound, match=r"has no such page \(404\)"):
-            await cli_crawl._one_page(at, {"urls": [missing]}, missing, quiet=True)
+            await crawl._one_page(at, {"urls": [missing]}, missing, quiet=True)
     assert f'"url": "{url}"' in capsys.readouterr().out
     big = await shop.submit(urls=[shop.site.product_url(2), shop.site.url("/c/1")], scheduled_at="2099-01-01T00:00:00Z")
     with pytest.raises(JobNotDone, match=f"job {big}, which is queued. Follow it: forager jobs watch {big}"):
-        await cli_crawl._one_page(at, {"urls": [shop.site.product_url(2)]}, shop.site.product_url(2), quiet=True)
+        await crawl._one_page(at, {"urls": [shop.site.product_url(2)]}, shop.site.product_url(2), quiet=True)
 
 
 async def test_a_page_of_a_paused_job_is_answered_with_how_to_resume_that_job__PR_6(shop_of: OpenShop) -> None:
@@ -228,5 +226,5 @@ async def test_a_page_of_a_paused_job_is_answered_with_how_to_resume_that_job__P
         await shop.app.ledger.pause(UUID(job))
         url = shop.site.product_url(number)
         with pytest.raises(JobNotDone, match=f"{job}.* is paused.* Resume it: forager jobs resume {job}"):
-            await cli_crawl._one_page(at, {"urls": [url]}, url, quiet=True)
+            await crawl._one_page(at, {"urls": [url]}, url, quiet=True)
     assert shop.asked() == []

@@ -1,5 +1,6 @@
 """A parser that finds much less than before is noticed: its new values are held back, and the last good ones stay."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -7,11 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parsers import base
 from forager.pipelines.products.health import LEAST_PAGES
-from forager.pipelines.products.reports_health import check_health, forget_old
+from forager.pipelines.products.reports.health import check_health, forget_old
 from tests.support.shop import OpenShop, Shop
 
 pytestmark = pytest.mark.one_store  # rates are compared by the pipeline
@@ -20,21 +21,24 @@ PAGES = LEAST_PAGES
 
 
 class Broken:
-    """The base parser, which can be told to find no price on most pages, and a wrong one on the others."""
+    """The base parser, with a switch to find no price on every second page, and a wrong one on the others. A
+    reader gets a copy of it with each page."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_broken = False
-        self._pages = 0
         monkeypatch.setattr(base, "parser", replace(base.parser, read=self.read))
 
-    def read(self, document: Document) -> Findings:
+    def read(self, document: Document) -> ProductFindings:
         found = base.read(document)
         if self.is_broken:
-            self._pages += 1
             del found.values["price"]
-            if self._pages % 2:
+            if int(re.findall(r"\d+", document.url)[-1]) % 2:
                 found.add("price", "1.00", "json-ld")
         return found
+
+
+def finds_nothing(_: Document) -> ProductFindings:
+    return ProductFindings()
 
 
 def named(shop: Shop) -> str:
@@ -47,7 +51,7 @@ async def crawl_all(shop: Shop) -> dict[str, Any]:
 
 
 async def yesterday(shop: Shop) -> None:
-    """What was counted today was counted yesterday."""
+    """Move today's counts to yesterday."""
     day = (await shop.app.ledger.now()).date() - timedelta(days=1)
     await shop.app.database.write("UPDATE parser_health SET day = :day", {"day": day.isoformat()})
 
@@ -151,7 +155,7 @@ async def test_a_parser_that_breaks_on_tuesday_loses_no_value_of_monday__PR_16(
 ) -> None:
     nothing = False
 
-    def read(document: Document) -> Findings:
+    def read(document: Document) -> ProductFindings:
         if nothing:
             raise RuntimeError("another layout")
         return base.read(document)
@@ -186,7 +190,7 @@ async def test_a_field_that_falls_on_a_shops_first_day_is_quarantined__PR_24(
 async def test_a_parser_that_breaks_on_a_shops_first_day_is_reported__PR_24(
     shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(document: Document) -> Findings:
+    def read(document: Document) -> ProductFindings:
         raise RuntimeError("a layout that it cannot read")
 
     monkeypatch.setattr(base, "parser", replace(base.parser, read=read))
@@ -194,6 +198,26 @@ async def test_a_parser_that_breaks_on_a_shops_first_day_is_reported__PR_24(
     await crawl_all(shop)
     (alert,) = await check_health(shop.app)
     assert (alert.field, alert.rate, alert.pages) == ("*", 0.0, PAGES)
+
+
+async def test_a_parser_that_never_found_a_product_is_shown_as_ill__PR_16(
+    shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "parser", replace(base.parser, read=finds_nothing))
+    shop = await shop_of(pages=6)
+    await shop.crawl(urls=[shop.site.product_url(n) for n in range(1, 7)])
+    (shown,) = await shop.get("/admin/parser-health")
+    assert (shown["pages"], shown["success"]) == (6, 0.0)
+    assert await shop.get("/products") == []
+
+
+async def test_lists_and_other_pages_do_not_count_against_a_parser__PR_16(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=6)
+    await shop.crawl(urls=[shop.site.url("/")], follow=True, depth=2)
+    pages = [each["outcome"] for each in await shop.app.database.fetch("SELECT outcome FROM pages")]
+    assert "other" in pages
+    (shown,) = await shop.get("/admin/parser-health")
+    assert (shown["pages"], shown["success"]) == (pages.count("product"), 1.0)
 
 
 async def test_a_one_shot_crawl_checks_before_it_ends__PR_24(

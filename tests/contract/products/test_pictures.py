@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from forager.core.blobs import PAGES
+from forager.core.storage import PAGES
 from forager.extract.image_size import image_size
 from tests.support.shop import OpenShop, Shop
 
@@ -15,8 +15,8 @@ IMAGE = ("image_url", "image_path", "alt_text", "image_type", "position", "width
 
 
 async def download(shop: Shop) -> None:
-    """Let the watch notice the products, and work until every picture is there."""
-    await shop.app.watcher.look()
+    """Let the recheck notice the products, and work until every picture is there."""
+    await shop.app.rechecker.look()
     await shop.work()
 
 
@@ -49,7 +49,7 @@ async def test_pictures_are_downloaded_with_size_and_place_and_the_same_bytes_on
     assert shop.site.log.total == asked + 1
 
 
-async def test_a_list_that_changed_is_downloaded_again_and_what_left_it_is_gone__PR_13(shop_of: OpenShop) -> None:
+async def test_a_changed_list_is_downloaded_again_and_removed_pictures_are_gone__PR_13(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3, change_days=(0, 0))
     await shop.crawl(urls=[shop.site.product_url(1)])
     await download(shop)

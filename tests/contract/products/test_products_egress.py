@@ -1,10 +1,10 @@
-"""Whatever a submission, a sitemap or a page names: nothing but the allowed shop and the public internet is asked."""
+"""Whatever a submission, a sitemap or a page names: requests go only to the allowed shop and the public internet."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from forager.extract.canonical import canonical_url
+from forager.extract.text.urls import canonical_url
 from tests.support.origin import Origin, Seen, reply
 from tests.support.shop import OpenShop
 from tests.support.ssrf import forbidden_urls
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.one_store  # the guard of requests knows no store
 
 @pytest.fixture
 async def canary() -> AsyncIterator[Origin]:
-    """Listens where an attack would land. It must hear nothing."""
+    """Listens where an attack would land. It must receive nothing."""
     async with Origin(lambda _: reply(body=b"internal")) as origin:
         yield origin
 
 
-async def test_a_forbidden_page_or_sitemap_is_refused_and_nothing_is_asked__S1__S2(
+async def test_a_forbidden_page_or_sitemap_is_refused_without_a_request__S1__S2(
     shop_of: OpenShop, canary: Origin
 ) -> None:
     shop = await shop_of(pages=1)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from forager.core.database import Database, Dialect, Row
-from forager.kit.search import index_of
 from forager.pipelines.products.records import Product
-from forager.pipelines.products.reports import ProductFilter, find_products
+from forager.pipelines.products.reports.catalogue import ProductFilter, find_products
+from forager.sdk.search import index_of
 from tests.support.shop import open_shop
 
 

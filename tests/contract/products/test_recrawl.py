@@ -5,22 +5,24 @@ from uuid import UUID
 
 import pytest
 
-from forager.sandbox.trouble import When
-from tests.support.shop import OpenShop, Shop
+from forager.cli.process import work_until
+from forager.sandbox.faults import When
+from forager.sdk.cli.invocation import stop_on_signals
+from tests.support.shop import JOBS, OpenShop, Shop
 
 DAY = 86_400
 
 
 async def page(shop: Shop, number: int) -> dict[str, Any]:
-    """What is stored of a product's page."""
+    """Return the stored page of a product."""
     rows = await shop.app.database.fetch("SELECT * FROM pages WHERE url = :url", {"url": shop.site.product_url(number)})
     return dict(rows[0])
 
 
 async def come_due(shop: Shop) -> None:
-    """Let the time of every page come, and dispatch the watch."""
+    """Let the time of every page come, and dispatch the recheck."""
     await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE next_crawl_at IS NOT NULL")
-    await shop.app.watcher.look()
+    await shop.app.rechecker.look()
 
 
 async def recrawl(shop: Shop) -> int:
@@ -29,6 +31,13 @@ async def recrawl(shop: Shop) -> int:
     await come_due(shop)
     await shop.work()
     return shop.site.log.total - before
+
+
+async def frequent(shop: Shop, seconds: int) -> None:
+    """Set the crawl frequency of the shop's domain."""
+    (domain,) = await shop.get("/admin/domains")
+    changed = await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json={"crawl_frequency": seconds})
+    assert changed.status_code == 200, changed.text
 
 
 def interval(row: dict[str, Any]) -> float:
@@ -122,12 +131,50 @@ async def test_a_crawl_that_failed_comes_back_sooner_and_keeps_its_interval__PR_
 async def test_the_frequency_of_a_url_beats_that_of_its_domain__PR_1(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
     await shop.crawl(urls=[shop.site.product_url(1)])
-    (domain,) = await shop.get("/admin/domains")
-    changed = await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json={"crawl_frequency": 7_200})
-    assert changed.status_code == 200
+    await frequent(shop, 7_200)
     await shop.crawl(urls=[shop.site.product_url(2)])  # a page that is new to the domain
     await shop.crawl(urls=[shop.site.product_url(3)], frequency=600)
     assert [interval(await page(shop, number)) for number in (1, 2, 3)] == [7_200, 7_200, 600]
+
+
+async def test_a_job_has_the_frequency_of_its_domain_however_it_was_created__PR_1__PR_7(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=6)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    await frequent(shop, 7_200)
+
+    def job(number: int, **more: Any) -> dict[str, Any]:
+        return {"pipeline": "products", "params": {"urls": [shop.site.product_url(number)]}, **more}
+
+    generic = await shop.client.post("/api/v1/jobs", json=job(2))
+    stored = await shop.client.put("/api/v1/schedules/nightly", json=job(3, cron="0 3 * * *"))
+    fired = await shop.client.post("/api/v1/schedules/nightly/run")
+    whole = await shop.client.post(f"{JOBS}/in-parts", json={"urls": [shop.site.product_url(4)]})
+    opened = await shop.client.post(f"{JOBS}/in-parts", json={"urls": [shop.site.product_url(5)], "more": True})
+    rest = {"urls": [shop.site.product_url(6)], "first": 1}
+    added = await shop.client.post(f"{JOBS}/{opened.json()['data']['job_id']}/urls", json=rest)
+    answers = (generic, stored, fired, whole, opened, added)
+    assert [answer.status_code // 100 for answer in answers] == [2] * 6, [answer.text for answer in answers]
+    await shop.work()
+    assert [interval(await page(shop, number)) for number in range(1, 7)] == [7_200] * 6
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", JOBS])
+async def test_a_repeated_request_is_the_same_job_after_the_frequency_of_its_domain_changed(
+    shop_of: OpenShop, path: str
+) -> None:
+    shop = await shop_of(pages=2)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    params = {"urls": [shop.site.product_url(2)]}
+    body = params if path == JOBS else {"pipeline": "products", "params": params}
+
+    async def submitted() -> str:
+        made = await shop.client.post(path, json=body, headers={"Idempotency-Key": "once"})
+        assert made.status_code == 202, made.text
+        return str(made.json()["data"]["job_id" if path == JOBS else "id"])
+
+    first = await submitted()
+    await frequent(shop, 7_200)
+    assert await submitted() == first
 
 
 @pytest.mark.parametrize("visits", [1, 2])
@@ -176,3 +223,13 @@ async def test_the_recrawls_of_one_domain_are_stopped_and_resumed_alone__PR_3__P
     await shop.client.post(f"/api/v1/admin/crawl-jobs/{jobs['127.0.0.1']}/resume")
     await shop.work()
     assert shop.asked()[4:] == ["2", "1"]
+
+
+async def test_a_worker_until_idle_runs_what_is_due_before_it_ends(shop_of: OpenShop) -> None:
+    """`listings verify` and others only make a record due; no task of it exists yet."""
+    shop = await shop_of(pages=3)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE next_crawl_at IS NOT NULL")
+    with stop_on_signals() as stop:
+        assert not await work_until(shop.app, stop, idle=True)
+    assert (await page(shop, 1))["next_crawl_at"] > 1

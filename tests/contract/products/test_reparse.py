@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
+from forager.client.connect import LocalTransport
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parsers import base
+from forager.pipelines.products.cli.health import unused_candidates
+from forager.sdk.cli.client import Api
+from forager.sdk.cli.invocation import Reached
+from tests.support.api import KEY
 from tests.support.shop import OpenShop
 
 REPARSE = "/api/v1/products/reparse"
@@ -34,7 +39,7 @@ async def test_what_another_parse_would_change_is_shown_by_field_and_then_writte
 ) -> None:
     old = True
 
-    def read(document: Document) -> Findings:
+    def read(document: Document) -> ProductFindings:
         found = base.read(document)
         if old:
             del found.values["brand"]
@@ -153,3 +158,20 @@ async def test_without_a_candidate_the_error_names_how_to_add_one__PR_24(shop_of
         answered = await shop.client.post(COMPARE, json=body)
         assert answered.status_code == 404
         assert "FORAGER_PRODUCT_PARSER_CANDIDATES" in answered.json()["error"]
+
+
+@pytest.mark.one_store
+async def test_candidates_that_a_running_forager_does_not_have_are_named__PR_24(
+    shop_of: OpenShop, tmp_path: Path
+) -> None:
+    file = tmp_path / "harbour.py"
+    file.write_text(CANDIDATE.format(change="pass"))
+    shop = await shop_of(pages=1, settings={"product_parser_candidates": (str(file),)})
+    served = LocalTransport(shop.client._transport.app)  # type: ignore[attr-defined]
+    beside = Reached(Api(served, KEY))
+    assert await unused_candidates(beside, "") is None
+    assert await unused_candidates(beside, str(file)) is None
+    message = await unused_candidates(beside, "./other.py")
+    assert message is not None
+    assert "FORAGER_PRODUCT_PARSER_CANDIDATES is ./other.py for this command" in message
+    assert f"there it is {file}. Restart `forager up` with the same value" in message

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from forager.core.sink import Batching
-from forager.engine.deliver import Pace
-from forager.kit.search import index_of
+from forager.engine.deliver import DeliveryTiming
 from forager.pipelines.products.records import Product
-from forager.sinks.elasticsearch import mapping
-from forager.sinks.elasticsearch.sink import ElasticsearchSink
+from forager.sdk.search import index_of
+from forager.sinks.elasticsearch import client
+from forager.sinks.elasticsearch.wiring import ElasticsearchSink
 from tests.support import elastic
-from tests.support.promptness import assert_soon
 from tests.support.search_backends import InCluster, InStore, OpenSearchShop, shops
+from tests.support.time_limits import assert_soon
 
 
 @pytest.fixture(params=["sqlite", "postgres", "elasticsearch"])
@@ -109,10 +109,10 @@ async def test_a_change_is_searchable_within_two_seconds_by_the_running_sink__PR
 
 
 def test_a_change_is_searchable_within_two_seconds_of_its_commit__PR_19() -> None:
-    """What a change waits for at most: the next look at the log, and for a cluster its next refresh."""
-    looks = Pace().look_every
+    """The maximum wait of a change: the next look at the log, and for a cluster its next refresh."""
+    looks = DeliveryTiming().look_every
     assert looks + Batching().age <= 1
-    refresh = float(mapping.SETTINGS["index"]["refresh_interval"].removesuffix("s"))
+    refresh = float(client.SETTINGS["index"]["refresh_interval"].removesuffix("s"))
     assert looks + ElasticsearchSink.batching.age + refresh <= 2
 
 
@@ -127,7 +127,7 @@ async def test_the_index_is_rebuilt__PR_19(shop_of: OpenSearchShop) -> None:
 
 
 @pytest.mark.parametrize("shop_of", ["sqlite", "postgres"], indirect=True)  # the third: sinks/test_elasticsearch.py
-async def test_the_index_in_the_store_is_made_anew_when_its_definition_changed__PR_19(
+async def test_the_index_in_the_store_is_rebuilt_when_its_definition_changed__PR_19(
     shop_of: OpenSearchShop,
 ) -> None:
     shop = await shop_of(pages=12)

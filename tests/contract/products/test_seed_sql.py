@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from forager.pipelines.products.loop import take_requests
+from forager.pipelines.products.wiring import take_requests
 from tests.support.shop import Shop, open_shop
 
 SUBMIT = """INSERT INTO crawl_tasks (domain_id, url, url_hash, status, priority, scheduled_at)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from forager.core.retention import Keep, Pruned
+from forager.core.upkeep import Keep, Pruned
 from tests.support.shop import JOBS, OpenShop, Shop
 
 ONCE: dict[str, Any] = {"recrawl": False}

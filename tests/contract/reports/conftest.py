@@ -1,11 +1,11 @@
-"""What is read of a store of places, by reports and by the views with the seed's names: on both stores."""
+"""Reports and views of a store of places, on both stores."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from forager.kit.queries import page as paging
+from forager.sdk import queries
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 
 
@@ -22,5 +22,5 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[P
 @pytest.fixture
 def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
     """Few rows are looked at per page, so that a small table is as a big one."""
-    monkeypatch.setattr(paging, "WINDOW", 4)
+    monkeypatch.setattr(queries, "WINDOW", 4)
     return 4

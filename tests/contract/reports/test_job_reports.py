@@ -9,9 +9,9 @@ import pytest
 
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
-from forager.kit.queries import Page
-from forager.kit.queries import page as paging
 from forager.pipelines.places.reports import PlaceFilter, find_places
+from forager.sdk import queries
+from forager.sdk.queries import QueryPage
 from tests.support.places_rig import PlacesRig, found
 from tests.support.reports import mixed_job, whole
 
@@ -31,7 +31,7 @@ async def test_a_job_shows_its_parameters_and_every_counter(rig: PlacesRig) -> N
     assert job.finished_at is None
 
 
-async def test_one_parameter_of_many_jobs_is_told_as_it_was_given(rig: PlacesRig) -> None:
+async def test_one_parameter_of_many_jobs_is_reported_as_it_was_given(rig: PlacesRig) -> None:
     given: list[Any] = ["https://example.com/ü?a=1", 5, ["a", {"b": None}], None]
     params: list[dict[str, Any]] = [{"told": value, "other": "x" * 1_000} for value in given]
     params += [{"other": 1}] * 100
@@ -39,16 +39,16 @@ async def test_one_parameter_of_many_jobs_is_told_as_it_was_given(rig: PlacesRig
     told = await rig.reports.param_of_jobs([*jobs, uuid4()], "told")
     assert told == {job: ("places", each.get("told")) for job, each in zip(jobs, params, strict=True)}
     assert await rig.reports.param_of_jobs([], "told") == {}
-    standing = NewJob("places", {"told": 1}, idempotency_key=" watch/pages", standing=True)
+    standing = NewJob("places", {"told": 1}, idempotency_key=" recheck/pages", standing=True)
     assert await rig.reports.param_of_jobs([(await rig.ledger.append(standing, [])).job], "told") == {}
 
 
 async def test_standing_jobs_and_those_of_single_values_are_left_out_of_lists(rig: PlacesRig) -> None:
     keys = (
-        " watch/recrawl",
-        " watch/recrawl/a.example",
-        " watch/recrawl/ü.example",
-        " watch/recrawls",
+        " recheck/recrawl",
+        " recheck/recrawl/a.example",
+        " recheck/recrawl/ü.example",
+        " recheck/recrawls",
         " other/recrawl",
     )
     made = {}
@@ -56,8 +56,8 @@ async def test_standing_jobs_and_those_of_single_values_are_left_out_of_lists(ri
         standing = NewJob("places", {"key": key}, idempotency_key=key, standing=True)
         made[key] = (await rig.ledger.append(standing, [])).job
     plain = await rig.submit("plain", pages=1)
-    listed = await rig.reports.jobs(standing=(" watch/recrawl", " watch/none"))
-    assert [job.id for job in listed.items] == [plain, made[" other/recrawl"], made[" watch/recrawls"]]
+    listed = await rig.reports.jobs(standing=(" recheck/recrawl", " recheck/none"))
+    assert [job.id for job in listed.items] == [plain, made[" other/recrawl"], made[" recheck/recrawls"]]
 
 
 async def test_an_unknown_job_is_named(rig: PlacesRig) -> None:
@@ -92,14 +92,14 @@ async def test_jobs_are_found_by_public_state(rig: PlacesRig, small_window: int)
                 "cancelled": [cancelled], "failed": [], "partially_completed": []}  # fmt: skip
     for state, jobs in expected.items():
 
-        async def ask(cursor: str | None, state: str = state) -> Page[Any]:
+        async def ask(cursor: str | None, state: str = state) -> QueryPage[Any]:
             return await rig.reports.jobs(state=state, cursor=cursor)
 
         assert [job.id for job in await whole(ask)] == jobs, state
     assert await whole(lambda cursor: rig.reports.jobs(pipeline="products", cursor=cursor)) == []
 
 
-async def test_a_job_is_cancelled_from_the_moment_that_somebody_says_so(rig: PlacesRig) -> None:
+async def test_a_job_is_reported_as_cancelled_from_the_request_on(rig: PlacesRig) -> None:
     job = await mixed_job(rig)
     await rig.ledger.cancel(job)  # a query is still in flight
     assert (await rig.reports.job(job)).state == "cancelled"
@@ -114,10 +114,10 @@ async def test_an_unknown_state_or_cursor_is_refused_with_its_field(rig: PlacesR
         ("state", rig.reports.jobs(state="asleep")),
         ("state", rig.reports.tasks(job, state="planning")),
         ("cursor", rig.reports.jobs(cursor="nonsense")),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], [1, 2]))),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], ["1"]))),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], [2**64 - 1]))),
-        ("cursor", rig.reports.lanes(cursor=paging.encode_cursor("lanes", ["name"], ["a\0b"]))),
+        ("cursor", rig.reports.jobs(cursor=queries.encode_cursor("jobs", ["id"], [1, 2]))),
+        ("cursor", rig.reports.jobs(cursor=queries.encode_cursor("jobs", ["id"], ["1"]))),
+        ("cursor", rig.reports.jobs(cursor=queries.encode_cursor("jobs", ["id"], [2**64 - 1]))),
+        ("cursor", rig.reports.lanes(cursor=queries.encode_cursor("lanes", ["name"], ["a\0b"]))),
         ("limit", rig.reports.jobs(limit=0)),
         ("kind", rig.reports.export_page("nothing")),
     ]
@@ -131,7 +131,7 @@ async def test_a_cursor_of_another_list_is_refused(rig: PlacesRig) -> None:
     job, other = await mixed_job(rig), await rig.submit("pubs", zips=("85006", "85007"), pages=2)
     await rig.run(lambda _: found(1, 2, phoneNumber="2"))  # so that places have a history
     reports = rig.reports
-    lists: dict[str, Callable[..., Awaitable[Page[Any]]]] = {
+    lists: dict[str, Callable[..., Awaitable[QueryPage[Any]]]] = {
         "jobs": reports.jobs,
         "tasks": partial(reports.tasks, job),
         "other tasks": partial(reports.tasks, other),

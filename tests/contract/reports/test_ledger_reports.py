@@ -10,9 +10,9 @@ import pytest
 
 from forager.core.database import Dialect, Row
 from forager.core.errors import NotFound
-from forager.kit.queries import page as paging
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.pipelines.places.reports import PlaceFilter, density, find_places
+from forager.sdk import queries
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 from tests.support.reports import mixed_job
 
@@ -50,7 +50,7 @@ class _Explaining:
         self._explain = explain
         self.plans: list[str] = []
         self.scans: list[str] = []
-        """Of SQLite."""
+        """SQLite's plans."""
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         steps = await self._database.fetch(f"{self._explain} {sql}", values)
@@ -84,27 +84,27 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     job = await mixed_job(rig)
     (letter,) = (await rig.reports.dead()).items
     explaining = _Explaining(rig)
-    reports = Reports(explaining, rig.catalog)
+    reports = LedgerReports(explaining, rig.catalog)
     for state in ("queued", "running", "paused"):
         await reports.jobs(state=state, pipeline="places")
     await reports.job(job)
     await reports.tasks(
         job,
         state="queued",
-        cursor=paging.encode_cursor(f"tasks of {job}", ["kind", "key"], ["places.query", "85001/1"]),
+        cursor=queries.encode_cursor(f"tasks of {job}", ["kind", "key"], ["places.query", "85001/1"]),
     )
     await reports.task(letter.id)
-    await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor("dead", ["ended_at", "id"], [2**50, 1]))
+    await reports.dead(job=job, pipeline="places", cursor=queries.encode_cursor("dead", ["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    await find_places(explaining, PlaceFilter(job=job), cursor=paging.encode_cursor(f"places of {job}", ["id"], [1]))
-    await find_places(explaining, PlaceFilter(category="Bar"), cursor=paging.encode_cursor("places", ["id"], [1]))
+    await find_places(explaining, PlaceFilter(job=job), cursor=queries.encode_cursor(f"places of {job}", ["id"], [1]))
+    await find_places(explaining, PlaceFilter(category="Bar"), cursor=queries.encode_cursor("places", ["id"], [1]))
     await find_places(
         explaining,
         PlaceFilter(zip="85001"),
-        cursor=paging.encode_cursor("places of ZIP 85001", ["place_uid"], ["ChIJ000001"]),
+        cursor=queries.encode_cursor("places of ZIP 85001", ["place_uid"], ["ChIJ000001"]),
     )
     await reports.history(
-        "place", "ChIJ000001", cursor=paging.encode_cursor("history of place ChIJ000001", ["version", "id"], [9, 9])
+        "place", "ChIJ000001", cursor=queries.encode_cursor("history of place ChIJ000001", ["version", "id"], [9, 9])
     )
     await reports.export_page("place", job=job)
     await reports.export_page("sighting", job=job)

@@ -1,4 +1,4 @@
-"""Places, their history and exports: each once, however they are asked for."""
+"""Places, their history and exports: each once, by every way of reading."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 from forager.core.errors import NotFound
-from forager.kit.queries import Page
 from forager.pipelines.places.estimate import Pages
 from forager.pipelines.places.reports import PlaceFilter, density, find_places, one_place
+from forager.sdk.queries import QueryPage
 from tests.support.places_rig import Places, PlacesRig, found
 from tests.support.reports import whole
 
 
-async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: int) -> None:
+async def test_places_are_found_by_each_filter(rig: PlacesRig, small_window: int) -> None:
     bars = await rig.submit("bars", zips=("85001", "10001"), pages=1)
     await rig.run(lambda key: found(1, 10) if key == "85001/1" else found(8, 10))
     pubs = await rig.submit("pubs", zips=("85003",), pages=1)
@@ -44,7 +44,7 @@ async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: i
     }
     for asked, expected in numbers.items():
 
-        async def ask(cursor: str | None, asked: PlaceFilter = asked) -> Page[Any]:
+        async def ask(cursor: str | None, asked: PlaceFilter = asked) -> QueryPage[Any]:
             return await find_places(rig.ledger.database, asked, cursor=cursor, limit=3)
 
         got = [place.place_uid for place in await whole(ask)]
@@ -121,7 +121,7 @@ async def test_a_list_does_not_end_where_a_name_was_merged_away__PL_13(rig: Plac
     assert await keys(1) == await keys(100) == ["ChIJ-anchor", *(f"ChIJ{n:06d}" for n in range(1, 4))]
 
 
-async def test_density_tells_full_pages_from_short_ones__PL_5(rig: PlacesRig) -> None:
+async def test_density_distinguishes_full_pages_from_short_ones__PL_5(rig: PlacesRig) -> None:
     await rig.submit("bars", zips=("85001", "85003"), pages=3)
     await rig.run(lambda key: found(1, {"85001/1": 10, "85001/2": 10, "85001/3": 3}.get(key, 4)))
     await rig.submit("pubs", zips=("85003", "10001"), pages=1)

@@ -7,7 +7,7 @@ import pytest
 
 from forager.core.errors import NotFound
 from forager.core.ids import claim_text, task_numbers
-from forager.ledger.reports import Page
+from forager.ledger.reports import QueryPage
 from tests.support.places_rig import PlacesRig
 from tests.support.reports import mixed_job, whole
 
@@ -34,7 +34,7 @@ async def test_tasks_are_found_by_public_state(rig: PlacesRig, small_window: int
     counts = {}
     for state in ("queued", "running", "completed", "failed", "skipped", "cancelled"):
 
-        async def ask(cursor: str | None, state: str = state) -> Page[Any]:
+        async def ask(cursor: str | None, state: str = state) -> QueryPage[Any]:
             return await rig.reports.tasks(job, state=state, cursor=cursor)
 
         counts[state] = [task.key for task in await whole(ask)]
@@ -61,7 +61,7 @@ async def test_a_task_shows_its_claim_cost_facts_and_body(rig: PlacesRig) -> Non
     assert task_numbers(done.id) is not None
 
 
-async def test_a_task_that_waits_for_a_retry_says_until_when(rig: PlacesRig) -> None:
+async def test_a_task_that_waits_for_a_retry_shows_its_due_time(rig: PlacesRig) -> None:
     job = await rig.submit(pages=1)
     await rig.retry_later((await rig.lease())["85001/1"])
     (task,) = (await rig.reports.tasks(job, state="queued")).items
@@ -98,7 +98,7 @@ async def test_dead_letters_come_newest_first_over_all_jobs(rig: PlacesRig, smal
     assert await whole(lambda cursor: rig.reports.dead(pipeline="products", cursor=cursor)) == []
 
 
-async def test_a_discarded_dead_letter_is_hidden_and_a_retried_one_is_none(rig: PlacesRig) -> None:
+async def test_a_discarded_dead_letter_is_hidden_and_a_retried_one_is_no_longer_listed(rig: PlacesRig) -> None:
     job = await rig.submit(zips=("85001", "85003", "85004"), pages=1)
     for lease in (await rig.lease()).values():
         await rig.refuse(lease)

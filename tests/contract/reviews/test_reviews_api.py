@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from forager.ledger.reports import Reports
+from forager.ledger.reports import LedgerReports
 from forager.pipelines.reviews.reports import figures
 from forager.sandbox import Tenant
 from tests.support.origin import Origin
@@ -129,7 +129,7 @@ async def test_an_expired_token_fails_its_pages_ends_the_job_and_a_new_one_finis
 
 
 async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None:
-    """By the job, by the dead letter, and in bulk, where it is left out: it could only fail again."""
+    """Retries by the job, by the dead letter, and in bulk, where it is left out: it could only fail again."""
     job = await simple.fetch("unknown")
     assert (await simple.client.post(f"{API}/{job}/retry", json={})).status_code == 400
     await simple.work()
@@ -145,10 +145,10 @@ async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None
     assert (await simple.seen(job))["status"] == "failed"
 
 
-async def test_a_bulk_retry_asks_once_for_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bulk_retry_looks_up_each_job_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[str] = Counter()
     for name in ("dead", "job"):
-        monkeypatch.setattr(Reports, name, _counted(asked, name, getattr(Reports, name)))
+        monkeypatch.setattr(LedgerReports, name, _counted(asked, name, getattr(LedgerReports, name)))
     async with open_reviews(tmp_path, tenants={"acme": Tenant(locations=12, expires_after=6)}) as service:
         failures = (await service.seen(await _worked(service)))["failures"]
         assert failures > 2

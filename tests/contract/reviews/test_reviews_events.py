@@ -7,10 +7,9 @@ import orjson
 import pytest
 from rich.console import Console
 
-from forager.cli.asgi import Application
-from forager.cli.transport import LocalTransport
-from forager.kit.cli.client import Api
-from forager.pipelines.reviews.cli_tree import ReviewTree, read_events, watch_tree
+from forager.client.connect import Application, LocalTransport
+from forager.pipelines.reviews.cli import ReviewTree, read_events, watch_tree
+from forager.sdk.cli.client import Api
 from tests.support.api import KEY
 from tests.support.reviews import API, Reviews
 
@@ -48,7 +47,7 @@ async def test_a_tree_shows_a_part_and_counts_everything__RV_10(
     await simple.work()
     screen = io.StringIO()
     console = Console(file=screen, width=120, force_terminal=True)
-    monkeypatch.setattr("forager.kit.cli.render.out", lambda: console)
+    monkeypatch.setattr("forager.sdk.cli.render.out", lambda: console)
     assert await watch_tree(api, job)
     seen = await simple.seen(job)
     drawn = screen.getvalue()

@@ -53,7 +53,7 @@ async def test_a_folder_is_read_whole_page_by_page__RV_11(tmp_path: Path, wrappe
 
 
 async def test_a_folder_needs_no_token__RV_11(tmp_path: Path) -> None:
-    """So its jobs can be created by the common route, and scheduled."""
+    """Its jobs can then be created by the common route, and scheduled."""
     folder = write(tmp_path / "mock", ACCOUNTS, PLACES, REVIEWS)
     async with open_reviews(tmp_path, google_mock_folder=folder) as service:
         made = await service.client.post("/api/v1/jobs", json={"pipeline": "reviews", "params": {}})

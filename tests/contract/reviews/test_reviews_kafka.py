@@ -108,7 +108,7 @@ async def test_permanent_errors_and_publications_are_logged_with_their_context__
         ),
     ],
 )
-def test_a_new_page_is_a_message_of_its_stage_and_a_requeued_one_is_none__RV_4(
+def test_a_new_page_is_a_message_of_its_stage_and_a_requeued_one_is_not__RV_4(
     kind: str, asked: dict[str, Any], topic: str, named: dict[str, str]
 ) -> None:
     job = uuid4()

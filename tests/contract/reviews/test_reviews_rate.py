@@ -1,11 +1,11 @@
-"""How fast Google is asked: the seed's token bucket, per API, by its settings."""
+"""The rate of requests to Google: a token bucket per API, by its settings."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forager.config import new_settings
+from forager.app.config import new_settings
 from forager.core.errors import Rejected
 from forager.pipelines.reviews.wiring import build
 from forager.sandbox import Band, Tenant

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from forager.config import new_settings
-from forager.features import all_features
+from forager.app.config import new_settings
+from forager.app.features import all_features
+from forager.app.wiring import build_pipelines
 from forager.ledger.catalog import Catalog
-from forager.wiring import build_pipelines
 from tests.support.brokers import Broker, BrokerMissing, Rabbit, Redis
 from tests.support.kafka import MockKafka
 from tests.support.postgres import Postgres

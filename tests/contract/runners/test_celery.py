@@ -1,4 +1,4 @@
-"""What holds for Celery on any broker: messages may be lost, late or repeated, the broker may go away, a warm shutdown
+"""Guarantees of Celery on any broker: messages may be lost, late or repeated, the broker may go away, a warm shutdown
 drains at once, and jobs and schedules that are sent by message are created once."""
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forager.core.schedules import Schedule
-from forager.runners.celery.names import FIRE, SUBMIT, WORK
+from forager.runners.celery.dispatch import FIRE, SUBMIT, WORK
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 from tests.support.runner_rig import LEASE, PATIENCE, QUEUES, RunnerRig
 from tests.support.shop import no_pauses
@@ -41,7 +41,7 @@ def drop_messages(runner: RunnerRig) -> int:
 
 
 def fired(runner: RunnerRig) -> int:
-    """How many `forager.fire` the workers have done."""
+    """Return the number of `forager.fire` tasks that the workers have done."""
     return len(re.findall(r"forager\.fire\[\S+\] succeeded", runner.output.read_text()))
 
 

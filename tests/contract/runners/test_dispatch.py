@@ -1,4 +1,4 @@
-"""How many shifts are sent, and when: without a broker, over a real PostgreSQL."""
+"""The number and times of the shifts that are sent: without a broker, over a real PostgreSQL."""
 
 import asyncio
 from collections import Counter
@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import structlog
 
-from forager.app import App, open_app
-from forager.config import new_settings
+from forager.app.application import App
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.errors import Rejected
 from forager.core.ledger import SHIFT
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
-from forager.pipelines.reviews.access import submit_token
-from forager.runners.celery.beat import entries
+from forager.pipelines.reviews.wiring import submit_token
+from forager.runners.celery.broker import entries, find_problem
 from forager.runners.celery.dispatch import Dispatcher, required_broker
-from forager.runners.celery.start_checks import find_problem
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_shifts_are_sent_for_lanes_with_work_and_again_when_they_have_expi
     assert sent == {"account-worker": 2}, "the lane has an owner"
 
 
-async def test_a_lane_that_every_worker_uses_gets_a_shift_for_each_task_that_is_ready__RV_5(app: App) -> None:
+async def test_a_lane_shared_by_all_workers_gets_a_shift_for_each_ready_task__RV_5(app: App) -> None:
     sent: Counter[str] = Counter()
     dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=3)
     for number in range(2):
@@ -80,7 +80,7 @@ async def test_the_session_of_a_shift_counts_as_one(app: App) -> None:
     assert sent == {"account-worker": 1}
 
 
-async def test_a_broker_that_does_not_answer_is_asked_again(app: App) -> None:
+async def test_sending_to_a_broker_that_does_not_answer_is_retried(app: App) -> None:
     await submit_token(app, Secret("token"))
     answers = [OSError("refused"), None]
 
@@ -108,7 +108,7 @@ async def test_a_broker_that_does_not_answer_at_the_start_is_logged_before_there
                 await asyncio.sleep(0.01)
         running.cancel()
     assert (lines[0]["event"], lines[0]["error"]) == (
-        "the broker does not answer; shifts are sent when it does",
+        "broker_unreachable",
         "refused",
     )
 

@@ -1,4 +1,4 @@
-"""What holds for Kafka workers as processes: lost messages cost a minute, Kafka may go away, and a worker that would
+"""Guarantees of Kafka workers as processes: lost messages cost a minute, Kafka may go away, and a worker that would
 get no task is refused at its start."""
 
 import asyncio
@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from forager.config import new_settings
+from forager.app.config import new_settings
+from forager.app.wiring import build_pipelines
 from forager.core.errors import Rejected
-from forager.core.lane_names import sink_lane
+from forager.core.ids import sink_lane
 from forager.ledger.postgres.tasks import OFFERED_MS
 from forager.pipelines.reviews.publication import publication
+from forager.runners.kafka.feed import make_topics, stage_of
 from forager.runners.kafka.start_checks import check
-from forager.runners.kafka.work import make_topics, stage_of
-from forager.sinks.kafka.cluster import Cluster
-from forager.wiring import build_pipelines
+from forager.sinks.kafka.cluster import KafkaCluster
 from tests.support.runner_rig import PATIENCE, RunnerRig
 
 on_kafka = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.brokered("kafka")]
@@ -67,8 +67,8 @@ class TestAsProcesses:
 
 async def test_a_worker_that_finds_no_kafka_logs_it_and_starts_all_the_same() -> None:
     with capture_logs() as lines:
-        await make_topics(Cluster("127.0.0.1:1", timeout=0.5), ["fetch-reviews"], 1)
-    assert [line["event"] for line in lines] == ["connecting to Kafka", "a Kafka topic could not be created"]
+        await make_topics(KafkaCluster("127.0.0.1:1", timeout=0.5), ["fetch-reviews"], 1)
+    assert [line["event"] for line in lines] == ["kafka_connecting", "kafka_topic_not_created"]
     assert lines[0]["brokers"] == "127.0.0.1:1"
 
 

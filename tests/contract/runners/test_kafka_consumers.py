@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from forager.runners.kafka import consumer
-from forager.sinks.kafka.cluster import Cluster
+from forager.sinks.kafka.cluster import KafkaCluster
 from tests.contract.engine.test_moving_lanes import at_work
 from tests.support.acts import many
 from tests.support.engine import EngineRig, open_postgres, until
@@ -29,7 +29,7 @@ async def rig(postgres_url: str) -> AsyncIterator[EngineRig]:
 
 @pytest.fixture
 def topic() -> StageTopic:
-    return StageTopic(Cluster(mock_cluster().brokers), session_seconds=SESSION, poll_seconds=SESSION)
+    return StageTopic(KafkaCluster(mock_cluster().brokers), session_seconds=SESSION, poll_seconds=SESSION)
 
 
 def tasks(rig: EngineRig) -> list[tuple[int, int]]:
@@ -157,7 +157,7 @@ async def test_partitions_that_were_paused_before_a_rebalance_are_read_after_it(
         await Group(rig, topic).until_committed()
 
 
-async def test_a_worker_that_stops_commits_what_it_did_and_leaves_the_rest_to_the_next(
+async def test_a_stopping_worker_commits_finished_messages_and_leaves_the_rest_to_the_next(
     rig: EngineRig, topic: StageTopic
 ) -> None:
     await rig.submit(many(400, seconds=0.2))

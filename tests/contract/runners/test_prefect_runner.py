@@ -1,4 +1,4 @@
-"""The Prefect runner without a server: its names, its retries, and what it says when it cannot start."""
+"""The Prefect runner without a server: its names, its retries, and its error when it cannot start."""
 
 import os
 import subprocess
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from forager.kit.cli.exit_codes import ExitCode
+from forager.sdk.cli.invocation import ExitCode
 
 
-def test_serving_without_a_prefect_server_says_what_to_set(tmp_path: Path) -> None:
+def test_serving_without_a_prefect_server_names_the_setting(tmp_path: Path) -> None:
     ran = _serve(tmp_path, {})
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "PREFECT_API_URL" in ran.stderr
@@ -33,7 +33,7 @@ def test_flows_and_tasks_have_the_names_of_the_specification_and_no_retries__PL_
 
 def test_a_query_that_waits_for_a_retry_has_not_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    from forager.runners.prefect.desk import ended
+    from forager.runners.prefect.application import ended
 
     assert ended({"completed": 4, "failed": 2, "skipped": 1, "waiting": 8, "ready": 16}) == 7
 
@@ -50,8 +50,8 @@ LOGGED = """
 import logging
 import structlog
 from prefect.logging.configuration import setup_logging
-from forager.logs import configure_logs
-from forager.runners.prefect.log import share_log
+from forager.logging import configure_logs
+from forager.runners.prefect.application import share_log
 
 setup_logging()
 for _ in range(2):

@@ -1,4 +1,4 @@
-"""What holds for every runner: all ends, once; a killed worker costs nothing but its lease; pause and cancel hold."""
+"""Guarantees of every runner: each task ends once; a killed worker costs only its lease; pause and cancel hold."""
 
 import asyncio
 import contextlib

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forager.sandbox.site_pages import Answer
+from forager.sandbox.scrape_pages import SiteAnswer
 from tests.support.scrape import API, Service, open_service
 
 HTML = b"""<!doctype html><html lang="de"><head><title>Moor</title><link rel="canonical" href="/moor"></head><body>
@@ -15,7 +15,7 @@ HTML = b"""<!doctype html><html lang="de"><head><title>Moor</title><link rel="ca
 
 
 async def test_a_request_without_a_type_is_any_page(simple: Service) -> None:
-    simple.site.answers["/moor"] = Answer(200, HTML)
+    simple.site.answers["/moor"] = SiteAnswer(200, HTML)
     body = {"target_url": simple.site.url("/moor"), "workspace_id": "acme", "render": "http"}
     async with simple.app.engine():
         answer = await simple.client.post(f"{API}/sync", json=body)
@@ -27,7 +27,7 @@ async def test_a_request_without_a_type_is_any_page(simple: Service) -> None:
 
 
 async def test_formats_are_returned_alone(simple: Service) -> None:
-    simple.site.answers["/moor"] = Answer(200, HTML)
+    simple.site.answers["/moor"] = SiteAnswer(200, HTML)
     async with simple.app.engine():
         answer = await simple.sync("/moor", target_type="page", formats=["links", "html", "links"])
     result = answer.json()["data"]["result"]
@@ -45,7 +45,7 @@ async def test_formats_are_returned_alone(simple: Service) -> None:
         ({"target_type": "page", "formats": []}, "must not be empty"),
     ],
 )
-async def test_formats_that_cannot_be_had_are_refused(simple: Service, given: dict[str, Any], message: str) -> None:
+async def test_unavailable_formats_are_refused(simple: Service, given: dict[str, Any], message: str) -> None:
     refused = await simple.client.post(API, json=simple.target(**given))
     assert refused.status_code == 422, refused.text
     assert message in refused.text
@@ -54,7 +54,7 @@ async def test_formats_that_cannot_be_had_are_refused(simple: Service, given: di
 async def test_a_picture_is_made_by_a_browser(chromium: Path, tmp_path: Path) -> None:
     pool: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
     async with open_service(tmp_path, chromium=chromium, **pool) as service, service.app.engine():
-        service.site.answers["/moor"] = Answer(200, HTML)
+        service.site.answers["/moor"] = SiteAnswer(200, HTML)
         answer = await service.sync("/moor", target_type="page", formats=["screenshot", "text"], render="auto")
     assert answer.json()["meta"]["rendered"] is True
     result = answer.json()["data"]["result"]
@@ -75,7 +75,7 @@ HIDDEN = b"""<!doctype html><html><head><title>Moor</title></head><body><main><h
 async def test_hidden_text_is_in_neither_markdown_nor_text(chromium: Path, tmp_path: Path, rendered: bool) -> None:
     pool: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
     async with open_service(tmp_path, chromium=chromium, **pool) as service, service.app.engine():
-        service.site.answers["/moor"] = Answer(200, HIDDEN)
+        service.site.answers["/moor"] = SiteAnswer(200, HIDDEN)
         how = "browser" if rendered else "http"
         answer = await service.sync("/moor", target_type="page", formats=["markdown", "text", "html"], render=how)
     result = answer.json()["data"]["result"]

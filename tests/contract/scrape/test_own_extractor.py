@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from forager.kit import plugins
-from forager.sandbox.site_pages import page
+from forager.sandbox.scrape_pages import page
+from forager.sdk import feature
 from tests.support.guide import install
 from tests.support.scrape import API, open_service
 
@@ -16,9 +16,9 @@ from tests.support.scrape import API, open_service
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The guide's package, on the path."""
     monkeypatch.syspath_prepend(str(install("my_package", tmp_path / "site")))
-    plugins.installed.cache_clear()  # a process looks for packages once
+    feature.installed.cache_clear()  # a process looks for packages once
     yield
-    plugins.installed.cache_clear()
+    feature.installed.cache_clear()
     for name in ("my_package", "my_package.recipes"):
         sys.modules.pop(name, None)
 

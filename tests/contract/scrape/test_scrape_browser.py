@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from forager.sandbox.scrape_pages import company, job, person
-from forager.sandbox.site_pages import Answer, page
+from forager.sandbox.scrape_pages import SiteAnswer, company, job, page, person
 from tests.support.scrape import Service, open_service
 
 ONE: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
@@ -47,7 +46,7 @@ SHELL = """<!doctype html><html><head><title>Firm</title>
 
 
 async def test_auto_starts_no_browser_for_a_page_whose_data_has_every_field__SC_3(browsing: Service) -> None:
-    browsing.site.answers["/firm"] = Answer(200, SHELL.encode())
+    browsing.site.answers["/firm"] = SiteAnswer(200, SHELL.encode())
     wanted = ["company_name", "contact_email"]
     answer = await browsing.sync("/firm", target_type="company_website", render="auto", requested_fields=wanted)
     assert answer.status_code == 200, answer.text
@@ -73,7 +72,7 @@ addEventListener("scroll", () => {
 
 
 async def test_any_page_is_scrolled_five_times_while_it_grows__SC_10(browsing: Service) -> None:
-    browsing.site.answers["/endless"] = Answer(200, GROWING.encode())
+    browsing.site.answers["/endless"] = SiteAnswer(200, GROWING.encode())
     answer = await browsing.sync(
         "/endless", target_type="page", render="browser", formats=["html"], timeout_seconds=120
     )
@@ -92,9 +91,11 @@ async def test_profiles_and_companies_that_scripts_fill_are_read_too__SC_10(brow
     assert firm.json()["data"]["result"]["company_name"] == company(2)["name"]
 
 
-async def test_without_a_free_browser_sync_is_told_and_the_task_stays_queued__SC_2__SC_5(browsing: Service) -> None:
+async def test_without_a_free_browser_sync_returns_an_error_and_the_task_stays_queued__SC_2__SC_5(
+    browsing: Service,
+) -> None:
     """The only browser is on a page that takes longer than anybody waits for one."""
-    browsing.site.answers["/endless"] = Answer(200, b"<h1>late</h1>", delay=20.0)
+    browsing.site.answers["/endless"] = SiteAnswer(200, b"<h1>late</h1>", delay=20.0)
     holding = asyncio.create_task(browsing.sync("/endless", render="browser", timeout_seconds=60))
     while not browsing.site.visits("/endless"):
         await asyncio.sleep(0.05)
@@ -128,7 +129,7 @@ async def test_a_navigation_that_takes_too_long_fails_once_counts_against_the_si
 ) -> None:
     limits: dict[str, Any] = {"navigation_timeout_ms": 1_500, "cb_failure_threshold": 1, "cb_window_size": 1}
     async with open_service(tmp_path, chromium=chromium, **ONE, **limits) as service, service.app.engine():
-        service.site.answers["/endless"] = Answer(200, b"<h1>late</h1>", delay=60.0)
+        service.site.answers["/endless"] = SiteAnswer(200, b"<h1>late</h1>", delay=60.0)
         answer = await service.sync("/endless", render="browser")
         assert (answer.status_code, answer.json()["meta"]["reason"]) == (504, "timed_out")
         assert len(service.site.visits("/endless")) == 1

@@ -6,9 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from forager.kit.http import task_waiter
-from forager.sandbox.scrape_pages import company, job
-from forager.sandbox.site_pages import Answer, page
+from forager.sandbox.scrape_pages import SiteAnswer, company, job, page
+from forager.sdk.http import streams
 from tests.support.api import client_of
 from tests.support.scrape import API, Service, open_service
 
@@ -38,14 +37,14 @@ async def test_sync_answers_with_the_result__SC_1(service: Service) -> None:
 async def test_sync_is_woken_by_the_end_of_the_task_and_does_not_look_for_it__SC_1(
     simple: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_waiter, "LOOK_EVERY", 3_600.0)
+    monkeypatch.setattr(streams, "LOOK_EVERY", 3_600.0)
     async with asyncio.timeout(60):
         answer = await simple.sync("/jobs/jsonld/4")
     assert answer.status_code == 200
 
 
 async def test_sync_gives_up_with_504_while_the_task_goes_on__SC_1(simple: Service) -> None:
-    simple.site.answers["/late"] = Answer(200, simple_page("Late Shift Cook"), delay=6.0)
+    simple.site.answers["/late"] = SiteAnswer(200, simple_page("Late Shift Cook"), delay=6.0)
     answer = await simple.sync("/late", timeout_seconds=5)
     assert answer.status_code == 504
     assert answer.json()["meta"]["code"] == "still_running"
@@ -94,14 +93,14 @@ async def test_a_company_is_looked_for_on_its_contact_page_too__SC_10(simple: Se
     assert 2 <= len(about["pages"]) <= 4
 
 
-async def test_nothing_more_is_asked_when_nothing_is_missing__SC_10(simple: Service) -> None:
+async def test_no_further_request_is_sent_when_no_field_is_missing__SC_10(simple: Service) -> None:
     asked = {"target_type": "company_website", "requested_fields": ["company_name"]}
     answer = await simple.sync("/companies/pages/8", **asked)
     assert answer.json()["meta"]["pages"] == [simple.site.url("/companies/pages/8")]
     assert [visit.path for visit in simple.site.log if visit.path != "/robots.txt"] == ["/companies/pages/8"]
 
 
-async def test_further_pages_that_cannot_be_had_cost_only_their_fields__SC_10(simple: Service) -> None:
+async def test_further_pages_that_fail_cost_only_their_fields__SC_10(simple: Service) -> None:
     simple.site.set_robots("User-agent: *\nDisallow: /companies/pages/9/about\n")
     simple.site.answers["/companies/pages/9/contact"] = page("500", "<h1>500</h1>", 500)
     answer = await simple.sync("/companies/pages/9", target_type="company_website")
@@ -129,7 +128,7 @@ async def test_a_repeat_with_the_same_key_is_the_same_task__SC_1(still: Service)
     assert again.headers["Idempotent-Replayed"] == "true"
 
 
-async def test_a_queue_that_is_full_refuses_a_job_whole_and_says_when_to_ask_again__SC_1__SC_2(still: Service) -> None:
+async def test_a_full_queue_refuses_a_whole_job_and_returns_when_to_retry__SC_1__SC_2(still: Service) -> None:
     await still.batch([still.target()] * 8)
     refused = await still.client.post(f"{API}/batch", json={"targets": [still.target()] * 3})
     assert refused.status_code == 503
@@ -166,7 +165,7 @@ async def test_nothing_is_answered_without_the_key__SC_2(still: Service) -> None
             assert (await stranger.request(method, f"{API}{path}", json={})).status_code == 401
 
 
-async def test_while_shutting_down_new_pages_are_refused_and_waiters_told__SC_2__SC_14(simple: Service) -> None:
+async def test_while_shutting_down_new_pages_are_refused_and_waiters_get_an_error__SC_2__SC_14(simple: Service) -> None:
     simple.site.latency = 30.0
     waiting_for = asyncio.create_task(simple.sync("/jobs/jsonld/1"))
     await simple.site.arrived(1)

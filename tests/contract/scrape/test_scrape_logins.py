@@ -1,4 +1,4 @@
-"""Pages that are read with somebody's log-in, through the whole service: it reaches its site, and nothing else ever."""
+"""Pages that are read with a login, through the whole service: it reaches its site, and nothing else."""
 
 import asyncio
 import io
@@ -15,10 +15,9 @@ from pydantic import SecretStr
 
 from forager.sandbox.credentials import CredentialBackend
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sandbox.scrape_pages import person, scrape_answer
+from forager.sandbox.scrape_pages import SiteAnswer, page, person, scrape_answer
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer, page
-from forager.sandbox.wire import Request
+from forager.sandbox.wire import WireRequest
 from tests.support.logs import logging_to
 from tests.support.scrape import API, PATIENCE, Service, open_service
 
@@ -41,7 +40,7 @@ class House:
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """The log as it is written in earnest, but without the net that knows these secrets by heart."""
+    """The log as written in production, but without the redaction of these secrets."""
     with logging_to(io.StringIO()) as out:
         yield out
 
@@ -76,7 +75,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, lines: io.String
 def _echo(status: int) -> Any:
     """A site that shows its visitor's cookie, as no site should: what is kept of a page must not hold it."""
 
-    def answer(request: Request) -> Answer:
+    def answer(request: WireRequest) -> SiteAnswer:
         cookie = request.headers.get(b"cookie", b"").decode()
         if status != 200:
             return page("No", f"<h1>No</h1><p>You are {cookie}</p>", status)
@@ -84,12 +83,12 @@ def _echo(status: int) -> Any:
             return _wall(request)
         profile = scrape_answer(request._replace(path="/profiles/jsonld/1"))
         assert profile is not None
-        return Answer(200, profile.body + f"<!-- {cookie} -->".encode())
+        return SiteAnswer(200, profile.body + f"<!-- {cookie} -->".encode())
 
     return answer
 
 
-def _wall(request: Request) -> Answer:
+def _wall(request: WireRequest) -> SiteAnswer:
     cookie = request.headers.get(b"cookie", b"").decode()
     form = "<form method='post'><input name='user'><input type='password'></form>"
     return page("Sign in", f"<h1>Sign in to see the full profile, {cookie}</h1>{form}")
@@ -106,7 +105,7 @@ async def test_a_page_is_read_with_the_login_of_its_workspace__SC_12(house: Hous
     assert len(house.backend.log) == 1, "it is remembered for five minutes"
 
 
-async def test_without_credentials_sync_is_502_and_the_page_is_not_asked_for__SC_2__SC_12(house: House) -> None:
+async def test_without_credentials_sync_is_502_and_the_page_is_not_requested__SC_2__SC_12(house: House) -> None:
     answer = await house.ask("/members", workspace_id="somebody-else")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "credentials_missing")
     assert house.service.site.visits("/members") == []
@@ -133,7 +132,7 @@ async def test_a_key_that_the_backend_refuses_fails_each_page_and_degrades_healt
 async def test_no_credential_is_seen_anywhere_however_a_page_ends__S8__SC_12__SC_15(
     house: House, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    house.service.site.answers["/members/late"] = Answer(200, b"late", delay=30.0)
+    house.service.site.answers["/members/late"] = SiteAnswer(200, b"late", delay=30.0)
     ends = {
         path: (await house.ask(path)).status_code
         for path in ("/members", "/members/gone", "/members/no", "/members/wall", "/members/late", "/members/bad")
@@ -164,7 +163,7 @@ async def test_no_credential_is_seen_anywhere_however_a_page_ends__S8__SC_12__SC
 async def test_control_a_page_that_is_kept_with_its_login_would_be_found__S8(
     house: House, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an operator may switch on, and what the test above is able to see."""
+    """The setting of an operator, and the negative control of the test above."""
     steps = house.service.app.worker._steps._steps
     step = steps["scrape.page"]
     scraper = replace(step.run.__self__, keep_logged_in=True)  # type: ignore[attr-defined]

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from forager.cli.transport import LocalTransport
+from forager.client.connect import LocalTransport
 from forager.core.errors import Rejected
-from forager.kit.cli.client import Answer, Api
-from forager.kit.cli.invocation import Reached
-from forager.pipelines.scrape import cli_file
-from forager.pipelines.scrape.cli_batch import many_pages
-from forager.pipelines.scrape.cli_file import TargetFile
+from forager.pipelines.scrape.cli import batch
+from forager.pipelines.scrape.cli.batch import TargetFile, many_pages
+from forager.sdk.cli.client import Api, ApiAnswer
+from forager.sdk.cli.invocation import Reached
 from tests.support.api import KEY
 from tests.support.dying_transport import DyingTransport, Killed
 from tests.support.scrape import API, Service
@@ -24,7 +23,7 @@ PART = 20
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_file, "MOST_TARGETS", PART)
+    monkeypatch.setattr(batch, "MOST_TARGETS", PART)
 
 
 def pages_file(service: Service, folder: Path, *more: str) -> TargetFile:
@@ -68,7 +67,7 @@ async def test_a_job_that_was_given_up_while_it_was_sent_is_sent_again(simple: S
     file, send = pages_file(simple, tmp_path), LocalTransport(simple.api)
     given_up = False
 
-    async def transport(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def transport(method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
         nonlocal given_up
         if target.endswith("/targets") and not given_up:
             given_up = True
@@ -102,7 +101,7 @@ async def test_parts_must_continue_one_another_and_repeats_add_nothing(still: Se
         said = answer.json()
         return answer.status_code, said["data"]["total_tasks"] if said["success"] else said["error"]
 
-    assert await add(first=4) == (409, f"Job {job} has 3 tasks so far; this part begins at 4. Send from 3.")
+    assert await add(first=4) == (409, f"Job {job} has 3 tasks; this part begins at 4. Send from 3.")
     assert await add(first=3, more=True) == (202, 4)
     assert await add(first=3, more=True) == (202, 4)
     assert await add(first=4) == (202, 5)
@@ -145,6 +144,6 @@ class _Where:
     def __init__(self, send: Any) -> None:
         self._send = send
 
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        answer: Answer = await self._send(method, target, headers, body)
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
+        answer: ApiAnswer = await self._send(method, target, headers, body)
         return answer

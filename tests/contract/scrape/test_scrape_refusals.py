@@ -1,4 +1,4 @@
-"""Pages that cannot be had: each with its reason, its status on sync, and what came back kept for a look."""
+"""Pages that cannot be read: each with its reason, its status on sync, and the stored answer."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from forager.sandbox.receiver import WebhookReceiver
+from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.site import Outage, SandboxSite
-from forager.sandbox.site_pages import Answer
 from tests.support.engine import until
 from tests.support.ports import free_ports
 from tests.support.scrape import API, PATIENCE, QUICK, Service, open_service
@@ -33,7 +33,7 @@ LINKS = "".join(f'<a href="/jobs/{number}-baker">Baker {number}</a>' for number 
     ],
 )
 async def test_a_page_without_the_item_fails_with_what_it_is_instead(simple: Service, html: str, reason: str) -> None:
-    simple.site.answers["/instead"] = Answer(200, html.encode(), b"text/html")
+    simple.site.answers["/instead"] = SiteAnswer(200, html.encode(), b"text/html")
     answer = await simple.sync("/instead", target_type="job_posting", render="http")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, reason)
 
@@ -58,7 +58,7 @@ async def test_a_job_posting_is_neither_a_home_nor_a_product_nor_a_profile(
         ("/blocked", "blocked"),
     ],
 )
-async def test_a_page_that_is_none_fails_with_its_reason_and_is_kept__SC_2__SC_10__SC_15(
+async def test_a_blocked_or_missing_page_fails_with_its_reason_and_is_kept__SC_2__SC_10__SC_15(
     simple: Service, path: str, reason: str
 ) -> None:
     answer = await simple.sync(path, target_type="linkedin_profile")
@@ -71,7 +71,7 @@ async def test_a_page_that_is_none_fails_with_its_reason_and_is_kept__SC_2__SC_1
 
 
 async def test_what_is_no_page_is_refused__SC_10(simple: Service) -> None:
-    simple.site.answers["/file.pdf"] = Answer(200, b"%PDF-1.7", b"application/pdf")
+    simple.site.answers["/file.pdf"] = SiteAnswer(200, b"%PDF-1.7", b"application/pdf")
     answer = await simple.sync("/file.pdf")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page")
 
@@ -86,7 +86,7 @@ async def test_binary_data_sent_as_text_is_refused__SC_10(simple: Service, name:
         "archive": b"PK\x03\x04" + noise,
         "zeros": bytes(999),
     }
-    simple.site.answers["/bytes"] = Answer(200, body[name], kind)
+    simple.site.answers["/bytes"] = SiteAnswer(200, body[name], kind)
     answer = await simple.sync("/bytes", target_type="page", render="http")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page"), answer.text
 
@@ -98,21 +98,21 @@ async def test_text_in_any_encoding_is_no_binary_data__SC_10(simple: Service, en
     html = (
         f"<html><head><meta charset={encoding}><title>T</title></head><body><h1>T</h1><p>{text * 30}</p></body></html>"
     )
-    simple.site.answers["/text"] = Answer(200, html.encode(encoding), f"text/html; charset={encoding}".encode())
+    simple.site.answers["/text"] = SiteAnswer(200, html.encode(encoding), f"text/html; charset={encoding}".encode())
     answer = await simple.sync("/text", target_type="page", render="http", formats=["text"])
     assert answer.status_code == 200, answer.text
     assert text in answer.json()["data"]["result"]["text"]
 
 
 async def test_a_server_error_has_a_reason_and_a_code__SC_2(simple: Service) -> None:
-    simple.site.answers["/broken"] = Answer(500, b"<h1>Sorry</h1>", b"text/html")
+    simple.site.answers["/broken"] = SiteAnswer(500, b"<h1>Sorry</h1>", b"text/html")
     answer = await simple.sync("/broken", target_type="page", render="http")
     assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "server_error")
     assert answer.json()["meta"]["reason"] == "server_error"
 
 
 async def test_a_page_over_the_limit_is_too_large__SC_2(simple: Service) -> None:
-    simple.site.answers["/vast"] = Answer(200, b"<p>" + b"word " * 2_200_000, b"text/html")
+    simple.site.answers["/vast"] = SiteAnswer(200, b"<p>" + b"word " * 2_200_000, b"text/html")
     answer = await simple.sync("/vast", target_type="page", render="http")
     assert (answer.status_code, answer.json()["meta"]["code"]) == (502, "too_large")
     assert answer.json()["meta"]["reason"] == "too_large"
@@ -141,7 +141,7 @@ async def test_a_name_that_does_not_exist_fails_without_a_retry__SC_2(simple: Se
     assert attempts.json()["data"]["attempts"] == 1
 
 
-async def test_what_robots_txt_does_not_allow_is_403_with_that_reason__SC_7(simple: Service) -> None:
+async def test_a_url_that_robots_txt_forbids_is_403_with_that_reason__SC_7(simple: Service) -> None:
     simple.site.set_robots("User-agent: *\nDisallow: /jobs/\n")
     answer = await simple.sync("/jobs/jsonld/1")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (403, "robots")
@@ -151,7 +151,7 @@ async def test_what_robots_txt_does_not_allow_is_403_with_that_reason__SC_7(simp
     assert (await simple.data(f"/jobs/{seen['job_id']}"))["status"] == "failed"
 
 
-async def test_a_refusal_by_robots_counts_as_failed_everywhere_that_counts_are_told__SC_7__SC_13(
+async def test_a_refusal_by_robots_counts_as_failed_in_every_report__SC_7__SC_13(
     tmp_path: Path,
 ) -> None:
     async with WebhookReceiver([SECRET]) as receiver, SandboxSite() as site:
@@ -197,7 +197,7 @@ async def test_an_open_circuit_fails_the_task_at_once__SC_4__SC_8(tmp_path: Path
         assert list(health["circuit_domains"].values()) == ["open"]
 
 
-async def test_without_a_healthy_proxy_sync_is_told_and_the_task_stays_queued_until_there_is_one__SC_2__SC_9(
+async def test_without_a_healthy_proxy_sync_returns_an_error_and_the_task_stays_queued_until_one_is_healthy__SC_2__SC_9(
     tmp_path: Path,
 ) -> None:
     nobody = f"127.0.0.1:{free_ports(1)[0]}"
@@ -218,20 +218,22 @@ async def test_without_a_healthy_proxy_sync_is_told_and_the_task_stays_queued_un
             assert (await service.ended(seen["job_id"]))["completed_tasks"] == 1
 
 
-async def test_a_server_that_stumbles_once_is_asked_again__SC_4(simple: Service) -> None:
-    first = [Answer(500, b"<h1>500</h1>")]
+async def test_a_request_to_a_server_that_fails_once_is_repeated__SC_4(simple: Service) -> None:
+    first = [SiteAnswer(500, b"<h1>500</h1>")]
     simple.site.answers["/wobbly"] = lambda _: first.pop() if first else simple_answer()
     answer = await simple.sync("/wobbly")
     assert answer.status_code == 200, answer.text
     assert len(simple.site.visits("/wobbly")) == 2
 
 
-def simple_answer() -> Answer:
-    return Answer(200, b"<html><body><h1>Joiner</h1><p class='company'>Still</p><p>" + b"Wood. " * 99 + b"</p></body>")
+def simple_answer() -> SiteAnswer:
+    return SiteAnswer(
+        200, b"<html><body><h1>Joiner</h1><p class='company'>Still</p><p>" + b"Wood. " * 99 + b"</p></body>"
+    )
 
 
 async def test_a_429_slows_the_lane_and_burns_nothing__SC_7(simple: Service) -> None:
-    first = [Answer(429, b"slow down", headers={"Retry-After": "1"})]
+    first = [SiteAnswer(429, b"slow down", headers={"Retry-After": "1"})]
     simple.site.answers["/busy"] = lambda _: first.pop() if first else simple_answer()
     answer = await simple.sync("/busy")
     assert answer.status_code == 200, answer.text
@@ -363,7 +365,7 @@ async def test_a_sync_caller_gets_the_reason_why_its_site_sends_nothing__SC_1(si
     assert "is paused by an operator" in late.json()["error"]
 
 
-async def test_a_sync_caller_is_told_that_its_job_is_paused_and_how_it_goes_on__SC_1(still: Service) -> None:
+async def test_sync_returns_that_its_job_is_paused_and_how_to_resume_it__SC_1(still: Service) -> None:
     asked = asyncio.create_task(still.sync(timeout_seconds=5))
     jobs: list[dict[str, Any]] = []
     async with asyncio.timeout(PATIENCE):
@@ -375,7 +377,7 @@ async def test_a_sync_caller_is_told_that_its_job_is_paused_and_how_it_goes_on__
     assert f"POST /api/v1/jobs/{jobs[0]['id']}/resume" in late.json()["error"]
 
 
-async def test_a_queue_that_is_full_of_pages_that_can_run_is_full(tmp_path: Path) -> None:
+async def test_a_queue_with_its_limit_of_ready_pages_is_full(tmp_path: Path) -> None:
     async with open_service(tmp_path, max_queue_depth=10) as service:
         await service.batch([service.target(f"/jobs/jsonld/{number}") for number in range(10)])
         refused = await service.client.post(API, json=service.target())
@@ -384,9 +386,7 @@ async def test_a_queue_that_is_full_of_pages_that_can_run_is_full(tmp_path: Path
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/hook", "http://169.254.169.254/", "http://[::1]:80/"])
-async def test_a_receiver_that_could_never_be_told_is_refused_when_the_job_is_created(
-    simple: Service, url: str
-) -> None:
+async def test_an_unreachable_receiver_is_refused_when_the_job_is_created(simple: Service, url: str) -> None:
     refused = await simple.client.post(API, json=simple.target(callback_url=url))
     assert refused.status_code == 422
     (field,) = refused.json()["meta"]["fields"]

@@ -1,10 +1,10 @@
-"""Products and homes through the service, as a caller asks for them, with the values that are sure enough."""
+"""Products and listings through the service, with the values that are sure enough."""
 
 import json
 
 import pytest
 
-from forager.sandbox.site_pages import Answer
+from forager.sandbox.scrape_pages import SiteAnswer
 from tests.support.scrape import Service
 
 OFFERS = {"price": "129.00", "priceCurrency": "EUR", "availability": "https://schema.org/InStock"}
@@ -24,17 +24,17 @@ HOME = (
         ("listing", HOME, {"price": "325000", "bedrooms": "3", "street": "5 Mill Lane", "city": "Leeds"}),
     ],
 )
-async def test_a_product_and_a_home_are_read_like_any_other_target(
+async def test_a_product_and_a_listing_are_read_like_any_other_target(
     simple: Service, target_type: str, html: str, expected: dict[str, str]
 ) -> None:
-    simple.site.answers["/item"] = Answer(200, html.encode())
+    simple.site.answers["/item"] = SiteAnswer(200, html.encode())
     answer = await simple.sync("/item", target_type=target_type, render="http")
     assert answer.status_code == 200, answer.text
     assert expected.items() <= answer.json()["data"]["result"].items()
 
 
 async def test_values_below_the_wanted_confidence_are_null(simple: Service) -> None:
-    simple.site.answers["/item"] = Answer(200, HOME.encode())
+    simple.site.answers["/item"] = SiteAnswer(200, HOME.encode())
     answer = await simple.sync("/item", target_type="listing", render="http", min_confidence=0.75)
     data = answer.json()["data"]
     assert (data["result"]["city"], data["result"]["bedrooms"]) == ("Leeds", None)

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from forager.engine.deliver import Delivery
-from forager.sinks.elasticsearch.sink import ElasticsearchSink
+from forager.engine.deliver import SinkDelivery
+from forager.sinks.clickhouse.sink import ClickHouseSink
+from forager.sinks.elasticsearch.wiring import ElasticsearchSink
+from forager.sinks.postgres.sink import PostgresSink
 from tests.support.deliveries import QUICK, Faulty, sink_table
 from tests.support.engine import EngineRig
 from tests.support.rig import HandClock
 from tests.support.sink_suite import MEMBERS, Effect, Member, in_order, log_of, make_changes, open_store
 
-ELSEWHERE = {"bigquery", "elasticsearch", "jsonl", "kafka", "mirror"}
+ELSEWHERE = {"bigquery", "clickhouse", "duckdb", "elasticsearch", "kafka", "mirror", "postgres"}
 """Sinks that write to a place of their own. Most of what can go wrong lies there or in the engine, which `files` and
 `webhook` show on both stores: in CI these run on SQLite, and on PostgreSQL only what `BOTH` names. The rest is for
 chaos. BigQuery and Elasticsearch read the ledger themselves: their own tests run on both stores."""
@@ -43,7 +45,7 @@ class Rig:
     folder: Path
     sink: Faulty
     clock: HandClock
-    delivery: Delivery
+    delivery: SinkDelivery
 
     async def make_changes(self, jobs: int = 3) -> None:
         await make_changes(self.engine.ledger, jobs)
@@ -85,9 +87,9 @@ async def rig(member: Member, store: str, tmp_path: Path) -> AsyncIterator[Rig]:
     session = await engine.ledger.begin("deliverer")
     sink, clock = Faulty(member.open(engine.ledger, tmp_path, None)), HandClock()
     pace: Any = replace(QUICK, batch=member.batch)
-    delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, clock, lambda: session, pace)
+    delivery = SinkDelivery(engine.ledger, sink_table(engine.ledger), sink, clock, lambda: session, pace)
     yield Rig(member, engine, tmp_path, sink, clock, delivery)
     engine.check()
-    if isinstance(sink.real, ElasticsearchSink):
+    if isinstance(sink.real, ElasticsearchSink | ClickHouseSink | PostgresSink):
         await sink.real.close()
     await engine.close()

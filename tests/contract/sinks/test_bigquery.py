@@ -1,6 +1,6 @@
 """The BigQuery sink on the emulator: the seed's three tables, whole jobs, old and new, columns, hostile text.
 
-What every sink must pass, this one included, is in `test_contract` and `test_kills`.
+The tests for every sink, this one included, are in `test_contract` and `test_kills`.
 """
 
 import sys
@@ -18,25 +18,24 @@ import pytest
 from google.api_core import exceptions
 from pydantic import ValidationError
 
-from forager.config import new_settings
+from forager.app.config import new_settings
+from forager.app.features import FEATURES
+from forager.app.wiring import reference_loaders
 from forager.core.errors import Permanent, Rejected, Transient
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.features import FEATURES
-from forager.kit.mirror import MirrorTable
-from forager.kit.service import SinkService
 from forager.pipelines.places.mirror import mirror
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.zips import Zip, ZipTable
+from forager.sdk.delivery import MirrorTable
+from forager.sdk.service import SinkService
 from forager.settings import Settings
 from forager.sinks.bigquery import ledger_rows
-from forager.sinks.bigquery.ledger_rows import LedgerRows
-from forager.sinks.bigquery.record_table import record_table
+from forager.sinks.bigquery.ledger_rows import LedgerRows, record_table
 from forager.sinks.bigquery.settings import mirrors
 from forager.sinks.bigquery.sink import BigQuerySink
 from forager.sinks.bigquery.warehouse import Warehouse
 from forager.sinks.bigquery.wiring import build
-from forager.wiring import reference_loaders
 from tests.support.bigquery_emulator import PROJECT, client_of, dataset_of, rows_of, url_of
 from tests.support.bigquery_mirror import ROW, deliver, log_of, mirrored, sink_of, views, warehouse_of
 from tests.support.places_rig import PlacesRig, found, postgres_places, sqlite_places
@@ -133,12 +132,12 @@ async def test_old_never_replaces_new__R17(rig: PlacesRig, tmp_path: Path) -> No
     assert mirrored(tmp_path) == await views(rig)
 
 
-async def test_a_replay_repairs_a_job_whose_queries_ended_untold(rig: PlacesRig, tmp_path: Path) -> None:
+async def test_a_replay_repairs_a_job_whose_queries_ended_without_a_change(rig: PlacesRig, tmp_path: Path) -> None:
     """While a process ran without the settings of BigQuery, ends of queries were not in the log."""
     sink = sink_of(rig, tmp_path)
     await rig.submit(zips=("85001",), pages=1)
     await deliver(rig, sink)
-    rig.catalog._told_states = frozenset()
+    rig.catalog._logged_states = frozenset()
     await rig.run(lambda _: found(1, 3))
     await deliver(rig, sink, (await log_of(rig))[0].id)
     assert mirrored(tmp_path)["serper_queries"] != (await views(rig))["serper_queries"]
@@ -178,9 +177,7 @@ async def test_a_place_that_gets_a_stronger_key_leaves_no_row_under_the_weaker(r
     assert {row["place_uid"] for row in rows_of(tmp_path, "SELECT place_uid FROM `{dataset}.places`")} == {"ChIJ77"}
 
 
-async def test_a_table_gets_the_columns_that_it_lacks_and_keeps_those_that_are_not_ours(
-    rig: PlacesRig, tmp_path: Path
-) -> None:
+async def test_a_table_gets_missing_columns_and_keeps_foreign_ones(rig: PlacesRig, tmp_path: Path) -> None:
     client, dataset = client_of(tmp_path), f"{PROJECT}.{dataset_of(tmp_path)}"
     client.create_dataset(dataset)
     client.query(
@@ -282,7 +279,7 @@ async def test_a_warehouse_that_does_not_answer_is_tried_again(rig: PlacesRig) -
         await BigQuerySink(ROW, nowhere, rows).write(await log_of(rig))
 
 
-def test_a_file_of_credentials_that_is_none_is_reported_without_its_content(tmp_path: Path) -> None:
+def test_an_invalid_file_of_credentials_is_reported_without_its_content(tmp_path: Path) -> None:
     (tmp_path / "key.json").write_text('{"type": "service_account", "private_key": "canary-7431"}')
     warehouse = Warehouse(PROJECT, "raw_data", credentials=tmp_path / "key.json")
     with pytest.raises(Transient) as told:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from forager.core.archive import NewFile
 from forager.core.ledger import Extras
 from forager.core.outcome import Gone
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.core.upkeep import NewFile
 from forager.ledger.catalog import Catalog
-from forager.ledger.side_tables.archives import ArchiveTable
+from forager.ledger.tables.pages import ArchiveTable
 from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.sink import BigQuerySink
 from tests.support.bigquery_emulator import rows_of

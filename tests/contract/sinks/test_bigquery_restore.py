@@ -160,7 +160,7 @@ async def test_a_job_of_which_only_the_end_was_lost_ends_and_the_log_has_it(tmp_
     await rig.close()
 
 
-async def test_a_number_that_another_job_has_is_a_conflict_and_no_mirror_is_told(tmp_path: Path) -> None:
+async def test_a_number_of_another_job_is_a_conflict_and_a_missing_mirror_is_reported(tmp_path: Path) -> None:
     old = await sqlite_places(tmp_path, mirrored=True)
     await old.submit(zips=("85001",), pages=1)
     await deliver(old, sink_of(old, tmp_path))

@@ -1,4 +1,4 @@
-"""What every sink must pass: order, faults, replays, poison. Processes that are killed are beside, in `test_kills`."""
+"""Guarantees of every sink: order, faults, replays, poison. `test_kills` has the processes that are killed."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.deliveries import sink_table
 from tests.support.rig_pipelines import Call, Seen, Thing
 from tests.support.sink_suite import in_order, log_of, settle
 
-DEAR = frozenset({"bigquery", "s3"})
+DEAR = frozenset({"bigquery", "clickhouse", "duckdb", "s3"})
 """Members whose every batch takes a good part of a second."""
 HOSTILE = (
     "=HYPERLINK(1)",

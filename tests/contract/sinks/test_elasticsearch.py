@@ -1,6 +1,6 @@
 """The Elasticsearch sink on the stand-in: versions, what a cluster answers with, settings and searches.
 
-Rebuilds are beside, in `test_search_rebuild`.
+Rebuilds are in `test_search_rebuild`.
 """
 
 from collections.abc import AsyncIterator
@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Conflict, Permanent, Rejected, Transient
-from forager.pipelines.products.indexed import indexed
+from forager.pipelines.products.wiring import indexed
 from forager.sinks.elasticsearch import documents, rebuild
-from forager.sinks.elasticsearch.client import Client, Cluster, basic
-from forager.sinks.elasticsearch.index import ElasticIndex
-from forager.sinks.elasticsearch.mapping import properties_of
+from forager.sinks.elasticsearch.client import Client, SearchCluster, basic, properties_of
+from forager.sinks.elasticsearch.search import ElasticIndex
 from forager.sinks.elasticsearch.settings import ElasticsearchSettings
 from tests.support import elastic
 from tests.support.elastic_standin import StandIn
@@ -139,7 +138,7 @@ async def test_a_cluster_that_fails_gets_everything_later(
     assert sizes(tmp_path) == dict(elastic.wanted(changes))
 
 
-async def test_an_alias_that_was_removed_is_never_replaced_by_an_index_that_the_cluster_makes_up(
+async def test_a_removed_alias_is_never_replaced_by_an_index_that_the_cluster_creates(
     engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
 ) -> None:
     await index.ready()
@@ -209,9 +208,9 @@ async def test_keys_and_texts_never_leave_their_place_in_a_request__S18__S19(
 ) -> None:
     await index.ready()
     nasty = ['"}}\n{"delete":{"_id":"known"}}\n', "../_all", "*", "_bulk?x=", "k" * 2_000, "=1+1", "\u2028\x85"]
-    rows = [documents.Document(key, 7, {"uid": key, "title": key, "thing_id": n}) for n, key in enumerate(nasty)]
+    rows = [documents.IndexDocument(key, 7, {"uid": key, "title": key, "thing_id": n}) for n, key in enumerate(nasty)]
     url = elastic.url_of(tmp_path)
-    client = Client(Cluster(url))
+    client = Client(SearchCluster(url))
     written = await documents.write(client, alias_of(tmp_path), rows, is_alias=True)
     await client.close()
     assert written.refused == {}
@@ -275,7 +274,7 @@ def test_a_prefix_that_would_name_other_indexes_is_refused(prefix: str) -> None:
 
 
 async def test_a_password_is_sent_and_never_shown__S8(cluster: StandIn) -> None:
-    client = Client(Cluster(cluster.url, authorization=basic("me", "canary-7431")))
+    client = Client(SearchCluster(cluster.url, authorization=basic("me", "canary-7431")))
     assert "canary-7431" not in repr(vars(client))
     cluster.down = True
     with pytest.raises(Transient) as error:
@@ -284,7 +283,7 @@ async def test_a_password_is_sent_and_never_shown__S8(cluster: StandIn) -> None:
     await client.close()
 
 
-async def test_a_search_says_that_the_index_is_away_and_goes_on_when_it_is_back(
+async def test_a_search_reports_that_the_index_is_unavailable_and_works_when_it_is_back(
     cluster: StandIn, tmp_path: Path
 ) -> None:
     async with open_shop(tmp_path / "home", settings={"elasticsearch_url": cluster.url}, pages=2) as shop:
@@ -301,7 +300,7 @@ async def test_a_search_says_that_the_index_is_away_and_goes_on_when_it_is_back(
         assert (found["total"], found["unindexed"]) == (1, 0)
 
 
-async def test_a_search_while_another_process_builds_the_index_finds_nothing_yet_and_says_so(
+async def test_a_search_while_another_process_builds_the_index_finds_nothing_and_reports_that(
     cluster: StandIn, tmp_path: Path
 ) -> None:
     async with open_shop(tmp_path / "home", settings={"elasticsearch_url": cluster.url}, pages=2) as shop:

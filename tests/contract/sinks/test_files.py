@@ -11,14 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from forager.app import open_app
-from forager.config import new_settings
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Transient
 from forager.core.sink import SinkRow
-from forager.sinks.files import manifest as manifests
-from forager.sinks.files.formats import Csv, json_lines
-from forager.sinks.files.manifest import Manifest, all_manifests, last_manifest
+from forager.sinks.files import manifest as files_manifest
+from forager.sinks.files.manifest import Csv, Manifest, all_manifests, json_lines, last_manifest
 from forager.sinks.files.sink import FilesSink
 from forager.storage.folder import Folder
 from tests.support.engine import until
@@ -37,7 +36,7 @@ def sink_in(folder: Path, **more: Any) -> FilesSink:
 
 
 def ids(folder: Path) -> list[int]:
-    """What a reader finds, in the order of manifests."""
+    """Return the ids that a reader finds, in the order of manifests."""
     place = Folder(folder)
     parts = [part for manifest in all_manifests(place) for part in manifest.parts]
     return [json.loads(line)["id"] for part in parts for line in place.get(part.path).splitlines()]
@@ -74,8 +73,23 @@ async def test_files_are_by_kind_and_day_and_the_manifest_names_them(tmp_path: P
         ("thing", "2026-03-15", 1, 3, 3),
     ]
     assert all((tmp_path / part.path).stat().st_size == part.bytes for part in manifest.parts)
-    line = json.loads((tmp_path / manifest.parts[1].path).read_bytes())
-    assert (line["id"], line["job"], line["at"]) == (2, str(JOB), "2026-03-14T23:59:00Z")
+
+
+async def test_a_line_is_the_whole_change(tmp_path: Path) -> None:
+    await sink_in(tmp_path).write([change(1, body={"uid": "k1", "tags": ["ü"]})])
+    (part,) = last_manifest(Folder(tmp_path)).parts
+    assert json.loads((tmp_path / part.path).read_bytes()) == {
+        "id": 1,
+        "kind": "thing",
+        "key": "k1",
+        "op": "new",
+        "version": 1,
+        "scope": "world",
+        "job": str(JOB),
+        "pipeline": "rig",
+        "at": "2026-03-14T23:59:00Z",
+        "body": {"uid": "k1", "tags": ["ü"]},
+    }
 
 
 @pytest.mark.parametrize("point", ["files-written", "files-committed"])
@@ -109,16 +123,16 @@ async def test_what_a_crash_left_in_several_folders_is_removed_when_its_changes_
 async def test_a_start_finds_the_newest_manifest_by_a_note_without_listing_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifests, "NOTED_EVERY", 2)
+    monkeypatch.setattr(files_manifest, "NOTED_EVERY", 2)
     sink = sink_in(tmp_path)
     for number in range(1, 8):
         await sink.write([change(number)])
-    assert (tmp_path / manifests.NOTE).read_text() == "6"
+    assert (tmp_path / files_manifest.NOTE).read_text() == "6"
     monkeypatch.setattr(Folder, "list", None)
     assert last_manifest(Folder(tmp_path)).number == 7
     monkeypatch.undo()
     for note in ("600", "x", ""):
-        (tmp_path / manifests.NOTE).write_text(note)
+        (tmp_path / files_manifest.NOTE).write_text(note)
         assert last_manifest(Folder(tmp_path)).number == 7, "a note that is wrong is not believed"
 
 
@@ -174,7 +188,7 @@ async def test_a_change_that_was_refused_once_is_written_when_it_is_retried_and_
     assert ids(tmp_path) == [1, 3, 2, 4]
 
 
-async def test_after_the_folder_was_moved_away_a_replay_writes_everything_anew_in_the_same_process(
+async def test_after_the_folder_was_moved_away_a_replay_writes_everything_again_in_the_same_process(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "exports"
@@ -189,11 +203,20 @@ async def test_after_the_folder_was_moved_away_a_replay_writes_everything_anew_i
     assert ids(folder) == [1, 2, 3, 4]
 
 
-async def test_a_manifest_that_cannot_be_read_stops_the_sink_and_sets_nothing_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["{", '{"version": 7}'])
+async def test_a_manifest_that_cannot_be_read_stops_the_sink_and_sets_nothing_aside(
+    tmp_path: Path, damage: str
+) -> None:
     await sink_in(tmp_path).write([change(1)])
-    (tmp_path / Manifest(number=1).path).write_text("{")
+    (tmp_path / Manifest(number=1).path).write_text(damage)
     with pytest.raises(Transient, match="Restore it"):
         await sink_in(tmp_path).write([change(2)])
+
+
+async def test_a_path_that_is_not_a_folder_counts_as_unreachable_and_refuses_no_change(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        await sink_in(tmp_path / "file").write([change(1)])
 
 
 def test_csv_has_a_column_for_each_field_and_no_cell_is_a_formula__S17() -> None:

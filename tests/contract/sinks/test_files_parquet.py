@@ -10,14 +10,13 @@ import pyarrow
 import pyarrow.dataset
 from pydantic import BaseModel
 
-from forager.config import new_settings
+from forager.app.config import new_settings
+from forager.app.wiring import build_pipelines
 from forager.core.record import Clear, Record
 from forager.core.sink import SinkRow
-from forager.sinks.files.formats import Parquet
-from forager.sinks.files.manifest import all_manifests
+from forager.sinks.files.manifest import Parquet, all_manifests
 from forager.sinks.files.sink import FilesSink
 from forager.storage.folder import Folder
-from forager.wiring import build_pipelines
 from tests.contract.sinks.test_files import DAY, JOB, change
 from tests.support.docs_code import module_on
 
@@ -55,7 +54,7 @@ def sink_in(folder: Path, record: type[Record] = Offer) -> FilesSink:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """What a reader finds, with the code of the guide."""
+    """Return the rows that a reader finds, with the code of the guide."""
     table: Any = module_on("sinks.md", "def read_parquet", "read_parquet").read_parquet(folder, "offer")
     rows: list[dict[str, Any]] = table.sort_by("change_id").to_pylist()
     return rows

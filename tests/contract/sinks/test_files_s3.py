@@ -8,19 +8,17 @@ import pytest
 from pyarrow import parquet
 from pydantic import SecretStr
 
-from forager.app import open_app
-from forager.cli.place_checks import check_places
-from forager.config import new_settings
+from forager.app.checks import check_storage
+from forager.app.compose import open_app
+from forager.app.config import new_settings
 from forager.core.errors import Rejected, Transient
-from forager.core.place import Place
 from forager.core.sink import SinkRow
-from forager.sinks.files import manifest as manifests
-from forager.sinks.files.formats import json_lines
-from forager.sinks.files.manifest import all_manifests, last_manifest
+from forager.core.storage import Storage
+from forager.sinks.files import manifest as files_manifest
+from forager.sinks.files.manifest import all_manifests, json_lines, last_manifest
 from forager.sinks.files.sink import FilesSink
-from forager.storage.address import S3Address
 from forager.storage.s3 import S3
-from forager.storage.settings import S3Settings
+from forager.storage.settings import S3Address, S3Settings
 from tests.contract.sinks.test_files import change
 from tests.support.chaos import Dice
 from tests.support.engine import until
@@ -28,16 +26,16 @@ from tests.support.lossy_s3 import LossyS3
 from tests.support.s3 import SECRET, address_of, place_of, s3_server, s3_settings, s3_values
 
 
-def sink_at(place: Place) -> FilesSink:
+def sink_at(place: Storage) -> FilesSink:
     return FilesSink(SinkRow("files", "files"), place, json_lines, "jsonl")
 
 
-def ids(place: Place) -> list[int]:
+def ids(place: Storage) -> list[int]:
     parts = [part for manifest in all_manifests(place) for part in manifest.parts]
     return [json.loads(line)["id"] for part in parts for line in place.get(part.path).splitlines()]
 
 
-def unnamed(place: Place) -> set[str]:
+def unnamed(place: Storage) -> set[str]:
     """Files that no manifest names."""
     named = {part.path for manifest in all_manifests(place) for part in manifest.parts}
     return {path for path in place.list("") if not path.startswith("manifests/")} - named
@@ -57,7 +55,7 @@ async def deliver(sink: FilesSink, first: int, last: int) -> None:
 async def test_answers_that_are_lost_after_the_effect_lose_and_double_nothing__R17(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: int
 ) -> None:
-    monkeypatch.setattr(manifests, "NOTED_EVERY", 3)  # with so many losses, a long way from the note has no end
+    monkeypatch.setattr(files_manifest, "NOTED_EVERY", 3)  # with so many losses, a long way from the note has no end
     dice, number = Dice(), 0
 
     def fault(method: str, path: str) -> str:
@@ -144,14 +142,14 @@ def test_an_address_is_a_bucket_and_a_clean_prefix__S18() -> None:
     assert len(new_settings(files_s3="s3://bucket/a, s3://other").files_s3) == 2  # type: ignore[attr-defined]
 
 
-def test_doctor_says_which_place_cannot_be_reached(tmp_path: Path) -> None:
+def test_doctor_names_the_storage_that_cannot_be_reached(tmp_path: Path) -> None:
     here = str(address_of(tmp_path))
     there = new_settings(home=tmp_path, blobs=here, archive="folder", files_s3=here, **s3_values())
-    assert [(each.check, each.state) for each in check_places(there)] == [
+    assert [(each.check, each.state) for each in check_storage(there)] == [
         ("FORAGER_BLOBS", "ok"),
         ("FORAGER_FILES_S3", "ok"),
     ]
-    (finding,) = check_places(new_settings(home=tmp_path, archive=here, **s3_values("http://127.0.0.1:1")))
+    (finding,) = check_storage(new_settings(home=tmp_path, archive=here, **s3_values("http://127.0.0.1:1")))
     assert (finding.check, finding.state) == ("FORAGER_ARCHIVE", "problem")
     assert SECRET not in finding.message
 

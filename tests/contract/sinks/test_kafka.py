@@ -16,19 +16,16 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from forager.config import new_settings
+from forager.app.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
 from forager.core.sink import SinkRow
-from forager.kit.number_set import NumberSet
-from forager.kit.publication import Message, Publication
-from forager.kit.service import SinkService
-from forager.sinks.kafka.cluster import Cluster
-from forager.sinks.kafka.cursor import TOPIC, read_cursor
-from forager.sinks.kafka.publisher import Publisher
-from forager.sinks.kafka.records import TopicOptions, publication_of
+from forager.sdk.delivery import NumberSet, Publication, PublishedMessage
+from forager.sdk.service import SinkService
+from forager.sinks.kafka.cluster import KafkaCluster
+from forager.sinks.kafka.publisher import TOPIC, Publisher, read_cursor
 from forager.sinks.kafka.sink import KafkaSink
-from forager.sinks.kafka.wiring import build, from_settings
+from forager.sinks.kafka.wiring import TopicOptions, build, from_settings, publication_of
 from tests.support import kafka
 from tests.support.engine import EngineRig
 from tests.support.sink_suite import log_of, make_changes, open_store
@@ -63,7 +60,7 @@ async def test_the_cursor_in_kafka_wins_over_the_ledgers__RV_7(engine: EngineRig
     await make_changes(engine.ledger, 2)
     log = await log_of(engine.ledger)
     await sink_of(engine, tmp_path).write(log)
-    brokers = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
+    brokers = KafkaCluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
     prefix = kafka.prefix_of(tmp_path)
     assert read_cursor(brokers, prefix + TOPIC, prefix + "tests").last == log[-1].id
     another_process = sink_of(engine, tmp_path)
@@ -98,7 +95,7 @@ async def test_a_cluster_that_was_down_gets_everything_once_when_it_is_back(engi
     await make_changes(engine.ledger, 2)
     log = await log_of(engine.ledger)
     sink = KafkaSink(
-        Cluster(cluster.brokers, 2.0),
+        KafkaCluster(cluster.brokers, 2.0),
         {"rig": kafka.EVERYTHING},
         engine.ledger,
         name=kafka.prefix_of(tmp_path) + "tests",
@@ -115,17 +112,17 @@ async def test_a_cluster_that_was_down_gets_everything_once_when_it_is_back(engi
     assert {change for change, _, _ in kafka.read_topic(tmp_path)} == {each.id for each in log}
 
 
-async def test_a_sink_that_was_opened_publishes_with_that_connection(
+async def test_an_opened_sink_publishes_with_its_connection(
     engine: EngineRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
-    connect = Cluster.producer
+    connect = KafkaCluster.producer
 
-    def counted(self: Cluster, name: str) -> Any:
+    def counted(self: KafkaCluster, name: str) -> Any:
         names.append(name)
         return connect(self, name)
 
-    monkeypatch.setattr(Cluster, "producer", counted)
+    monkeypatch.setattr(KafkaCluster, "producer", counted)
     sink = sink_of(engine, tmp_path)
     await asyncio.gather(sink.open(), sink.open())
     assert len(names) == 1, "a second publisher of the same name would fence the first"
@@ -141,9 +138,9 @@ async def test_a_connection_that_is_given_up_is_closed_before_the_next_one_is_ma
 ) -> None:
     events: list[str] = []
     begun, may_go_on = threading.Event(), threading.Event()
-    connect, close = Cluster.producer, Publisher.close
+    connect, close = KafkaCluster.producer, Publisher.close
 
-    def held(self: Cluster, name: str) -> Any:
+    def held(self: KafkaCluster, name: str) -> Any:
         events.append("connect")
         begun.set()
         may_go_on.wait(60)
@@ -153,7 +150,7 @@ async def test_a_connection_that_is_given_up_is_closed_before_the_next_one_is_ma
         events.append("close")
         close(self)
 
-    monkeypatch.setattr(Cluster, "producer", held)
+    monkeypatch.setattr(KafkaCluster, "producer", held)
     monkeypatch.setattr(Publisher, "close", counted)
     sink = sink_of(engine, tmp_path)
     opening = asyncio.create_task(sink.open())
@@ -219,10 +216,12 @@ async def test_a_message_that_no_broker_takes_is_refused_and_the_next_batch_goes
     await make_changes(engine.ledger, 1)
     first, second, *_ = await log_of(engine.ledger)
 
-    def message(change: Change) -> Message:
-        return Message("all", "key", {**kafka.everything(change).value, "fill": "x" * (2_000_000 * (change.id == 1))})
+    def message(change: Change) -> PublishedMessage:
+        return PublishedMessage(
+            "all", "key", {**kafka.everything(change).value, "fill": "x" * (2_000_000 * (change.id == 1))}
+        )
 
-    brokers, prefix = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT), kafka.prefix_of(tmp_path)
+    brokers, prefix = KafkaCluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT), kafka.prefix_of(tmp_path)
     big = {"rig": Publication(("all",), kafka.KINDS, message)}
     sink = KafkaSink(brokers, big, engine.ledger, name=prefix + "tests", prefix=prefix, partitions=0)
     with pytest.raises(Permanent, match="refuses the message"):
@@ -240,7 +239,7 @@ async def test_changes_of_other_pipelines_and_kinds_are_passed_without_a_message
     assert kafka.published(tmp_path) == []
 
 
-def test_a_bitmap_knows_what_was_added_and_nothing_else() -> None:
+def test_a_bitmap_contains_exactly_the_added_numbers() -> None:
     published = NumberSet()
     for number in (1, 8, 9, 1_000_003):
         published.add(number)
@@ -256,7 +255,7 @@ async def test_a_row_publishes_whole_changes_and_a_replay_writes_them_again_with
     await make_changes(engine.ledger, 2)
     log = await log_of(engine.ledger)
     prefix = kafka.prefix_of(tmp_path)
-    cluster = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
+    cluster = KafkaCluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
     everything = publication_of(frozenset({"job", "thing", "seen"}), TopicOptions(topic="all"))
     sink = KafkaSink(
         cluster, {"rig": everything}, engine.ledger, sink="mine", name=prefix + "mine", prefix=prefix, again=True,

@@ -55,7 +55,7 @@ async def test_a_kill_in_the_middle_of_a_batch_loses_and_doubles_nothing(
 
 async def test_a_build_that_moves_the_cursor_first_loses_changes(tmp_path: Path) -> None:
     """The negative control of the test above."""
-    store, member = str(tmp_path), next(each for each in MEMBERS if each.name == "jsonl")
+    store, member = str(tmp_path), next(each for each in MEMBERS if each.name == "files")
     await _prepare(store, 4)
     options = Options(store, member.name, str(tmp_path), death="half", nth=2, broken=True)
     assert await gone(start(options), 60) == KILLED

@@ -13,7 +13,7 @@ ENTRY_POINT = "[forager.sinks]\nmirror = mirror_sink:sink\n"
 
 
 def install(folder: Path) -> None:
-    """What installing the package would put on the path."""
+    """Put on the path what installing the package would put there."""
     (folder / "mirror_sink.py").write_text(code_on("extending.md", "class MirrorSink"))
     about = folder / "mirror_sink-1.0.dist-info"
     about.mkdir()

@@ -9,7 +9,7 @@ import pytest
 
 from forager.core.errors import Conflict, ServiceAway, Transient
 from forager.sinks.elasticsearch import rebuild
-from forager.sinks.elasticsearch.index import ElasticIndex
+from forager.sinks.elasticsearch.search import ElasticIndex
 from tests.contract.sinks.test_elasticsearch import alias_of, sizes, things
 from tests.contract.sinks.test_elasticsearch import cluster as cluster
 from tests.contract.sinks.test_elasticsearch import engine as engine
@@ -101,7 +101,7 @@ async def test_a_rebuild_that_dies_after_the_alias_has_moved_is_completed_at_the
         await heir.close()
 
 
-async def test_a_rebuild_that_stood_still_until_its_changes_were_pruned_begins_anew(
+async def test_a_rebuild_that_stood_still_until_its_changes_were_pruned_starts_again(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuild, "AT_ONCE", 2)
@@ -165,7 +165,7 @@ async def test_two_parts_at_once_in_one_process_are_refused(engine: EngineRig, i
     assert [type(each) for each in results] == [int, Conflict]
 
 
-async def test_another_definition_builds_the_index_anew_and_keeps_it_searchable(
+async def test_another_definition_rebuilds_the_index_and_keeps_it_searchable(
     engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
 ) -> None:
     await make_changes(engine.ledger, 2)

@@ -1,4 +1,5 @@
-"""A pipeline with a record that uses all that a record table can have, and a plain table. Its migrations are beside."""
+"""A pipeline with a record that uses all that a record table can have, and a plain table. Its migrations are in this
+folder."""
 
 from datetime import datetime
 from decimal import Decimal

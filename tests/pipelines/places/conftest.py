@@ -16,7 +16,7 @@ AT = datetime(2026, 3, 4, 9, 0, 0, tzinfo=UTC)
 
 
 class Answer:
-    """Gives the same response to every request, and remembers what was asked."""
+    """Returns the same response to every request, and records the requests."""
 
     def __init__(self, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.body = body
@@ -52,7 +52,7 @@ def refusal() -> Refusal:
 
 @pytest.fixture
 def rows() -> Rows:
-    """A page with so many plain rows."""
+    """Returns a page with the given number of plain rows."""
 
     def of(count: int, **more: Any) -> Answer:
         places = [{"position": n, "title": f"Place {n}", "cid": str(1000 + n)} for n in range(1, count + 1)]

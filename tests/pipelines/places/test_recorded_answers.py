@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from forager.core.outcome import Done
-from forager.pipelines.places.query import Query
+from forager.pipelines.places.job import Query
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import Serper
 

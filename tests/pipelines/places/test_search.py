@@ -1,4 +1,4 @@
-"""What each kind of answer leads to: value in, value out."""
+"""Outcomes of each kind of answer: value in, value out."""
 
 import orjson
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from forager.core.errors import Permanent, RateLimited, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.core.outcome import Done, Halt
-from forager.pipelines.places.query import Query
+from forager.pipelines.places.job import Query
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import Serper
 
@@ -104,14 +104,14 @@ async def test_no_places_is_a_completed_query_with_no_results__PL_9(body: bytes)
 
 
 @pytest.mark.parametrize("said", ["", ',"credits":null', ',"credits":"1"', ',"credits":-1', ',"credits":true'])
-async def test_an_answer_that_does_not_tell_its_credits_leaves_the_cost_open__PL_11(said: str) -> None:
+async def test_an_answer_without_credits_leaves_the_cost_open__PL_11(said: str) -> None:
     outcome = await done(Answer(b'{"places":[{"title":"A","cid":"1"}]' + said.encode() + b"}"))
     assert outcome.cost is None
     assert outcome.records[1].model_dump()["credits"] is None
 
 
 @pytest.mark.parametrize(("status", "message"), [(403, "Unauthorized."), (401, "Unauthorized.")])
-async def test_a_refused_key_pauses_the_job_and_says_what_to_do__PL_9(
+async def test_a_refused_key_pauses_the_job_and_names_the_remedy__PL_9(
     refusal: Refusal, status: int, message: str
 ) -> None:
     outcome = await search(QUERY, refusal(status, message))
@@ -121,7 +121,7 @@ async def test_a_refused_key_pauses_the_job_and_says_what_to_do__PL_9(
 
 
 @pytest.mark.parametrize("message", ["Not enough credits", "not enough credits."])
-async def test_no_credits_left_pauses_the_job_and_says_what_to_do__PL_9(refusal: Refusal, message: str) -> None:
+async def test_no_credits_left_pauses_the_job_and_names_the_remedy__PL_9(refusal: Refusal, message: str) -> None:
     outcome = await search(QUERY, refusal(400, message))
     assert isinstance(outcome, Halt)
     assert "no credits left" in outcome.reason

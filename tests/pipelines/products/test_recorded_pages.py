@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from forager.extract.document import Document
-from forager.extract.products.findings import CONFIDENCE, SUREST, Findings
-from forager.extract.products.missing import says_missing
+from forager.extract.html.document import Document
+from forager.extract.products.findings import CONFIDENCE, SUREST, ProductFindings, says_missing
 from forager.extract.products.parser import Parser
 from forager.pipelines.products.wiring import parsers
 
@@ -23,7 +22,7 @@ CASES = sorted(path.parent.name for path in HERE.glob("*/output.json"))
 
 
 @cache
-def read(case: str) -> tuple[Parser, Findings, str | None]:
+def read(case: str) -> tuple[Parser, ProductFindings, str | None]:
     """The parser of a case, what it finds, and the words with which the page says that it has no product."""
     url = json.loads((HERE / case / "inputs" / "target.json").read_text())["url"]
     document = Document((HERE / case / "inputs" / "page.html").read_bytes(), url)
@@ -31,7 +30,7 @@ def read(case: str) -> tuple[Parser, Findings, str | None]:
     return parser, parser.read(document), says_missing(document)
 
 
-def as_json(parser: Parser, findings: Findings, missing: str | None) -> dict[str, Any]:
+def as_json(parser: Parser, findings: ProductFindings, missing: str | None) -> dict[str, Any]:
     """In the form of `output.json`."""
     return {
         "parser": parser.name,

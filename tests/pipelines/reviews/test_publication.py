@@ -1,4 +1,4 @@
-"""What reviews publishes: values in, messages out."""
+"""Publications of reviews: values in, messages out."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What each kind of Google's answers leads to: value in, value out."""
+"""Outcomes of each kind of Google's answers: value in, value out."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ RICH = {
 
 
 class Answer:
-    """A `Fetch` with one answer, which keeps what it was asked for."""
+    """A `Fetch` with one answer, which records its requests."""
 
     def __init__(self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.asked: list[Request] = []
@@ -54,7 +54,7 @@ def refused(status: int, message: str = "no", reason: str | None = None, **metad
     return {"error": {"code": status, "message": message, "details": details}}
 
 
-async def test_each_stage_asks_its_own_host_with_the_jobs_token__RV_11() -> None:
+async def test_each_stage_sends_its_requests_to_its_own_host_with_the_jobs_token__RV_11() -> None:
     accounts, locations, reviews = Answer({}), Answer({}), Answer({})
     await GOOGLE.accounts(AccountsPage(page_token="t"), accounts)
     await GOOGLE.locations(LocationsPage(account_id="7001"), locations)
@@ -140,7 +140,7 @@ async def test_a_5xx_may_pass__RV_6(status: int) -> None:
     assert (raised.value.reason, raised.value.error_type) == ("http_5xx", "http")
 
 
-async def test_a_429_is_waited_for_as_google_says__RV_6() -> None:
+async def test_a_429_waits_for_the_time_that_google_names__RV_6() -> None:
     quota = refused(429, "Quota exceeded", "RATE_LIMIT_EXCEEDED", quota_limit_value="300")
     with pytest.raises(RateLimited) as raised:
         await done(Answer(quota, 429, {"Retry-After": "7"}))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from forager.core.visit import Click, Scroll, WaitFor
-from forager.extract.normalise import normalise
-from forager.pipelines.scrape.consent import CONSENT
-from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, Page
+from forager.core.http import Click, Scroll, WaitFor
+from forager.extract.text.normalise import normalise
+from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, PageInput
 from forager.pipelines.scrape.extractors import EXTRACTORS
+from forager.pipelines.scrape.job import CONSENT
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/output.json"))
@@ -36,7 +36,7 @@ def read(case: str) -> tuple[Extractor, Extracted]:
     extractor = BY_NAME[target["extractor"]]
     body = next((HERE / case / "inputs").glob("page.*")).read_bytes()
     wanted = frozenset(target.get("requested_fields", extractor.fields))
-    return extractor, extractor.parse(Page(target["url"], body, 200, AT), wanted)
+    return extractor, extractor.parse(PageInput(target["url"], body, 200, AT), wanted)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -57,14 +57,14 @@ def test_there_are_enough_cases_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "wall" in case])
-def test_a_login_wall_is_said_and_no_field_with_it__SC_10(case: str) -> None:
+def test_a_login_wall_is_reported_without_any_field__SC_10(case: str) -> None:
     _, extracted = read(case)
     assert extracted.wall
     assert extracted.fields == {}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_field_says_where_it_came_from_and_how_sure_it_is(case: str) -> None:
+def test_every_field_has_its_source_and_its_confidence(case: str) -> None:
     _, extracted = read(case)
     for found in extracted.fields.values():
         assert found.source.partition(":")[0] in (
@@ -87,18 +87,18 @@ def test_a_company_page_proposes_few_pages_of_its_own_site_and_only_when_a_field
     html = "".join(f'<a href="/{name}">{name}</a>' for name in ("contact", "contact-2", "about", "imprint", "jobs"))
     html += '<a href="https://other.example/contact">Contact</a><meta property="og:site_name" content="Kiln">'
     company = BY_NAME["company_website"]
-    page = Page("https://kiln.example/", html, 200, AT)
+    page = PageInput("https://kiln.example/", html, 200, AT)
     more = company.parse(page, company.fields).more
     assert more == ("https://kiln.example/contact", "https://kiln.example/about", "https://kiln.example/imprint")
     assert len(more) <= MOST_MORE
     assert company.parse(page, frozenset({"company_name"})).more == ()
 
 
-def test_only_a_linkedin_profile_asks_for_a_log_in_of_the_workspace__SC_12() -> None:
+def test_only_a_linkedin_profile_requires_a_login_of_the_workspace__SC_12() -> None:
     assert {one.name: one.credentials for one in EXTRACTORS if one.credentials} == {"linkedin_profile": "linkedin"}
 
 
 def test_the_urls_of_pages_alone_do_not_make_an_empty_page_look_full() -> None:
     for extractor in EXTRACTORS:
-        page = Page("https://shell.example/x", "<html><body><div id=root></div></body></html>", 200, AT)
+        page = PageInput("https://shell.example/x", "<html><body><div id=root></div></body></html>", 200, AT)
         assert extractor.parse(page, extractor.fields).fields == {}

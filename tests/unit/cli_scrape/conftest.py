@@ -14,7 +14,7 @@ from tests.support.scrape import QUICK
 
 @pytest.fixture
 def site() -> Iterator[SandboxSite]:
-    """In a loop of its own: a command has one, too."""
+    """In its own loop: a command also has one."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from forager.api.limits import MOST_BYTES
+from forager.api.create import MOST_BYTES
 from forager.core.errors import Rejected
-from forager.kit.cli.activity import Show
-from forager.pipelines.scrape import cli_file
-from forager.pipelines.scrape.cli_file import Checked, Line, TargetFile, parts_of, target_file
+from forager.pipelines.scrape.cli import batch
+from forager.pipelines.scrape.cli.batch import CheckedTargets, TargetFile, TargetLine, parts_of, target_file
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.scrape_pages import job as job_page
 from forager.sandbox.site import SandboxSite
+from forager.sdk.cli.render import Show
 from tests.support.cli import Forager
 
 
@@ -52,7 +52,7 @@ def test_options_may_come_first_and_json_has_where_each_field_was_found(forager:
     assert said["provenance"]["job_title"]["page"] == site.url("/jobs/jsonld/3")
 
 
-def test_a_page_that_cannot_be_had_is_exit_code_1_with_the_reason(forager: Forager, site: SandboxSite) -> None:
+def test_an_unavailable_page_is_exit_code_1_with_the_reason(forager: Forager, site: SandboxSite) -> None:
     ran = forager("scrape", site.url("/nowhere"), "--as", "job_posting", "--http")
     assert ran.code == 1
     assert "could not be fetched: " in ran.err
@@ -74,9 +74,7 @@ def test_a_page_that_cannot_be_had_is_exit_code_1_with_the_reason(forager: Forag
         (("batch", "missing.jsonl"), "missing.jsonl cannot be read"),
     ],
 )
-def test_what_cannot_be_asked_for_is_exit_code_2_and_says_why(
-    forager: Forager, words: tuple[str, ...], told: str
-) -> None:
+def test_an_invalid_request_is_exit_code_2_with_the_reason(forager: Forager, words: tuple[str, ...], told: str) -> None:
     ran = forager("scrape", *words)
     assert ran.code == 2
     assert told in ran.err
@@ -124,7 +122,7 @@ def test_a_long_file_is_one_job_whose_id_is_printed_and_goes_to_a_file(
 def test_a_file_of_several_parts_is_one_job_and_running_it_again_is_another(
     forager: Forager, site: SandboxSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_file, "MOST_TARGETS", 50)
+    monkeypatch.setattr(batch, "MOST_TARGETS", 50)
     pages = [site.url(f"/jobs/jsonld/{number}") for number in range(101)]
     (tmp_path / "pages").write_text("\n".join(pages))
 
@@ -155,7 +153,7 @@ def test_a_file_that_changes_after_its_check_starts_nothing(
     file.write_text(site.url("/jobs/jsonld/1"))
     check = TargetFile.check
 
-    def checked_then_changed(self: TargetFile, show: Show) -> Checked:
+    def checked_then_changed(self: TargetFile, show: Show) -> CheckedTargets:
         checked = check(self, show)
         file.write_text(site.url("/jobs/jsonld/2"))
         return checked
@@ -178,7 +176,7 @@ def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:
     assert (first.number, second.number) == (2, 3)
 
 
-def test_what_is_wrong_in_a_file_is_told_by_its_lines(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
+def test_mistakes_in_a_file_are_reported_by_line(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
     lines = [
         site.url("/jobs/jsonld/1"),
         "",
@@ -197,7 +195,7 @@ def test_what_is_wrong_in_a_file_is_told_by_its_lines(forager: Forager, site: Sa
     assert site.log == []
 
 
-def test_a_long_file_is_looked_through_before_its_first_page_is_asked_for(
+def test_a_long_file_is_checked_completely_before_its_first_page_is_requested(
     forager: Forager, site: SandboxSite, tmp_path: Path
 ) -> None:
     good = [site.url(f"/jobs/jsonld/{n}") for n in range(120)]
@@ -210,7 +208,7 @@ def test_a_long_file_is_looked_through_before_its_first_page_is_asked_for(
     assert site.log == []
 
 
-def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, tmp_path: Path) -> None:
+def test_the_error_for_a_batch_of_bad_targets_is_not_that_it_has_none(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "pages.jsonl").write_text('{"target_url": "example.com"}')
     ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
     assert len([line for line in ran.err.splitlines() if line.startswith("  ")]) == 1
@@ -222,7 +220,7 @@ def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, t
         ("", "names no page"),
         ("{", "line 1 is neither"),
         ("[1]", "not a JSON object"),
-        ('{"url": "https://a.example/"}', "line 1 does not say which page"),
+        ('{"url": "https://a.example/"}', "line 1 names no page"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
@@ -232,7 +230,7 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, tex
         TargetFile(file, file.name, {}).check(print)
 
 
-def test_a_csv_file_without_the_column_is_told_which_ones_it_has(tmp_path: Path) -> None:
+def test_the_error_for_a_csv_file_without_the_column_lists_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "pages.csv"
     file.write_text("url,kind\nhttps://a.example/,job_posting\n")
     with pytest.raises(Rejected, match=r"no column target_url\..*: url, kind"):
@@ -241,7 +239,7 @@ def test_a_csv_file_without_the_column_is_told_which_ones_it_has(tmp_path: Path)
 
 @pytest.mark.parametrize(("pages", "length", "count"), [(10_000, 20, 1), (10_001, 20, 2), (10_000, 1_900, 11)])
 def test_a_file_is_sent_in_parts_that_the_api_takes_and_in_order(pages: int, length: int, count: int) -> None:
-    lines = [Line(n, {"target_url": f"https://a.example/{n:0{length}}"}) for n in range(pages)]
+    lines = [TargetLine(n, {"target_url": f"https://a.example/{n:0{length}}"}) for n in range(pages)]
     parts = list(parts_of(lines))
     assert len(parts) == count
     assert [line.number for part in parts for line in part] == list(range(pages))

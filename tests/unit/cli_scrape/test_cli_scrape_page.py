@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.site import SandboxSite
-from forager.sandbox.site_pages import Answer
 from tests.support.cli import Forager
 
 ARTICLE = """<!doctype html><html lang="en"><head><title>Reed beds | Fen Notes</title>
@@ -22,17 +22,17 @@ the ground begins to sink by a finger's breadth each year.</p>
 OWN = """
 from pydantic import BaseModel
 
-from forager.extract.document import Document
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Found, Page
+from forager.extract.html.document import Document
+from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFound, PageInput
 
 
 class Signs(BaseModel):
     heading: str | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     found = Document(page.html, page.url).first_text("h2")
-    return Extracted({"heading": Found(found[0], "css:h2", 0.9)} if found else {})
+    return Extracted({"heading": FieldFound(found[0], "css:h2", 0.9)} if found else {})
 
 
 signs = Extractor(name="signs", output=Signs, script=(), parse=parse)
@@ -40,7 +40,7 @@ signs = Extractor(name="signs", output=Signs, script=(), parse=parse)
 
 
 def at(site: SandboxSite, path: str = "/reed-beds") -> str:
-    site.answers[path] = Answer(200, ARTICLE.encode())
+    site.answers[path] = SiteAnswer(200, ARTICLE.encode())
     return site.url(path)
 
 
@@ -73,7 +73,7 @@ def test_one_format_is_printed_alone(forager: Forager, site: SandboxSite, tmp_pa
     assert (tmp_path / "page.html").read_text().strip() == ARTICLE.strip()
 
 
-def test_a_screenshot_needs_a_browser_and_the_error_says_so(forager: Forager, site: SandboxSite) -> None:
+def test_a_screenshot_needs_a_browser_and_the_error_names_that(forager: Forager, site: SandboxSite) -> None:
     ran = forager("scrape", at(site), "--http", "--as", "screenshot", "-o", "page.png")
     assert ran.code == 2
     assert "a screenshot is made by a browser" in ran.err

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from forager.config import load_settings
+from forager.app.config import load_settings
 from forager.settings import Settings
 from tests.support.settings import Load
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import forager
-from forager.config import declared_settings
+from forager.app.config import declared_settings
 from tests.support.settings import Load, refusal
 
 
@@ -113,7 +113,7 @@ def test_no_variable_that_the_code_uses_itself_is_refused(load: Load) -> None:
     assert load(env=dict.fromkeys(others, "1")) == load()
 
 
-def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
+def test_all_mistakes_are_reported_at_once(load: Load) -> None:
     error = refusal(load, env={"FORAGER_PORT": "x", "FORAGER_PROT": "1", "DEFAULT_PAGES": "11"})
 
     assert {each.field for each in error.fields} == {"FORAGER_PORT", "FORAGER_PROT", "DEFAULT_PAGES"}
@@ -124,6 +124,8 @@ KEPT = ("jobs", "messages", "rejected", "attempts", "changes", "records")
 LIMITS = {  # field: (least, beyond it, most, beyond it)
     "kafka_session_seconds": ("1", "0.9", "3600", "3601"),
     "google_shared_requests_per_minute": ("1", "0", "1000000", "1000001"),
+    "clickhouse_timeout_seconds": ("0.001", "0", "3600", "3601"),
+    "postgres_sink_timeout_seconds": ("0.001", "0", "3600", "3601"),
     "elasticsearch_timeout_seconds": ("0.001", "0", "600", "601"),
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
@@ -146,7 +148,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "shifts": ("1", "0", "10000", "10001"),
     "shift_seconds": ("0.001", "0", "86400", "86401"),
     "shift_idle_seconds": ("0.001", "0", "3600", "3601"),
-    "parse_processes": ("1", "0", "64", "65"),
+    "readers": ("0", "-1", "64", "65"),
     "blob_days": ("0.001", "0", "36500", "36501"),
     "blob_grace_hours": ("1", "0.99", "8760", "8761"),
     "product_timeout_seconds": ("0.001", "0", "600", "601"),
@@ -190,6 +192,10 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "retry_delay_seconds": ("0", "-0.1", "86400", "86401"),
     "proxy_health_check_interval_seconds": ("1", "0.9", "86400", "86401"),
     "proxy_domain_cooldown_seconds": ("0", "-0.1", "86400", "86401"),
+    "agent_max_pages": ("0", "-1", "1000000000", "1000000001"),
+    "agent_max_credits": ("0", "-1", "1000000000", "1000000001"),
+    "agent_max_usd": ("0", "-0.1", "1000000", "1000001"),
+    "agent_max_minutes": ("0", "-0.1", "1000000", "1000001"),
 }
 
 
@@ -211,7 +217,7 @@ def test_the_table_of_limits_above_is_complete() -> None:
 
 @pytest.mark.parametrize("field", LIMITS)
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "ten", "-5"])
-def test_a_number_that_is_none_is_refused(load: Load, field: str, text: str) -> None:
+def test_an_invalid_number_is_refused(load: Load, field: str, text: str) -> None:
     assert refusal(load, env={f"FORAGER_{field.upper()}": text}).fields
 
 

@@ -1,8 +1,8 @@
-""".env.example and the page of settings tell what there is."""
+""".env.example and the page of settings list every setting, those that operators set first."""
 
 import re
 
-from forager.config import declared_settings
+from forager.app.config import declared_settings
 from scripts import settings_doc
 from tests.support.settings import Load
 
@@ -31,3 +31,17 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     stale = "is stale: run `make settings`"
     assert settings_doc.PAGE.read_text("utf-8") == settings_doc.render_page(), f"docs/settings.md {stale}"
     assert settings_doc.EXAMPLE.read_text("utf-8") == settings_doc.render_example(), f".env.example {stale}"
+
+
+def test_common_settings_come_first_and_each_setting_once() -> None:
+    common = [each.name.variable for each in declared_settings() if each.is_common]
+    advanced = [each.name.variable for each in declared_settings() if not each.is_common]
+    assert 30 <= len(common) <= 50, "mark a setting as common only if most operators decide about it"
+
+    for text, line in (
+        (settings_doc.render_page(), r"^\| `(FORAGER_[A-Z0-9_*]+)`"),
+        (settings_doc.render_example(), r"^#(FORAGER_[A-Z0-9_*]+)="),
+    ):
+        listed = re.findall(line, text, re.MULTILINE)
+        assert sorted(listed[: len(common)]) == sorted(common)
+        assert sorted(listed[len(common) :]) == sorted(advanced)

@@ -1,8 +1,8 @@
-"""What is secret in the settings is never shown."""
+"""Secret settings are never shown."""
 
 import pytest
 
-from forager.config import declared_settings
+from forager.app.config import declared_settings
 from tests.support.settings import Load, refusal
 
 CANARY = "canary-5d41402abc4b2a76"
@@ -24,7 +24,9 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "APIFY_TOKEN",
         "KAFKA_PASSWORD",
         "S3_SECRET_KEY",
+        "CLICKHOUSE_PASSWORD",
         "ELASTICSEARCH_PASSWORD",
+        "POSTGRES_SINK_URL",
         "ELASTICSEARCH_API_KEY",
         "BROKER_URL",
     }
@@ -36,13 +38,19 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
 def test_secrets_print_as_stars__S8(load: Load) -> None:
     hook = f"https://host/{CANARY}?t={CANARY}"
     databases = {f"FORAGER_{name.upper()}": f"postgresql://u:{CANARY}@host/db" for name in DATABASES}
-    urls = {**databases, "FORAGER_DEFAULT_WEBHOOK_URL": hook}
+    sink = f"postgresql://u:{CANARY}@warehouse/db"
+    urls = {**databases, "FORAGER_DEFAULT_WEBHOOK_URL": hook, "FORAGER_POSTGRES_SINK_URL": sink}
 
     settings = load(env=dict.fromkeys(secret_variables(), CANARY) | urls)
 
     assert CANARY not in f"{settings!r} {settings} {settings.model_dump_json(exclude=DATABASES)}"
     assert "service_key=SecretStr('***" in repr(settings)
-    assert set(settings.secrets()) == {CANARY, hook}
+    assert set(settings.secrets()) == {CANARY, hook, sink}
+
+
+def test_the_password_of_a_destination_counts_as_a_secret_in_both_spellings(load: Load) -> None:
+    address = "postgresql://u:p%40ss@host/db"
+    assert load(env={"FORAGER_POSTGRES_SINK_URL": address}).secrets() == (address, "p%40ss", "p@ss")
 
 
 def test_the_password_of_a_proxy_counts_as_a_secret_in_both_spellings(load: Load) -> None:

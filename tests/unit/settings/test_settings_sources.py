@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from forager.config import declared_settings, load_settings, new_settings
+from forager.app.config import declared_settings, load_settings, new_settings
 from forager.core.errors import Rejected
 from forager.pipelines.places.settings import PlacesSettings
 from forager.pipelines.reviews.settings import ReviewsSettings
@@ -244,3 +244,27 @@ def test_a_relative_policy_file_is_resolved_once_when_the_settings_are_read(
     loaded = load_settings(env={"SCRAPER_DOMAIN_POLICIES_PATH": "rules.yml"}, cwd=tmp_path)
     monkeypatch.chdir("/")
     assert loaded.domain_policies_path == tmp_path / "rules.yml"
+
+
+def test_the_project_folder_is_found_from_its_sub_folders(tmp_path: Path) -> None:
+    below = tmp_path / "project" / "a" / "b"
+    below.mkdir(parents=True)
+    (tmp_path / "project" / "forager.toml").write_text("serper_rate = 77\n")
+
+    loaded = load_settings(env={"FORAGER_DOMAIN_POLICIES_PATH": "rules.yml"}, cwd=below)
+
+    assert loaded.home == tmp_path / "project" / ".forager"
+    assert loaded.model_dump()["serper_rate"] == 77
+    assert loaded.domain_policies_path == below / "rules.yml"
+
+
+def test_a_store_above_is_found_and_a_named_home_comes_before_it(tmp_path: Path) -> None:
+    below = tmp_path / "project" / "a"
+    below.mkdir(parents=True)
+    (tmp_path / "project" / ".forager").mkdir()
+    assert load_settings(env={}, cwd=below).home == below / ".forager", "a folder without a store is none"
+    (tmp_path / "project" / ".forager" / "ledger.db").touch()
+
+    assert load_settings(env={}, cwd=below).home == tmp_path / "project" / ".forager"
+    assert load_settings(env={"FORAGER_HOME": "own"}, cwd=below).home == below / "own"
+    assert load_settings({"home": below / "flag"}, env={}, cwd=below).home == below / "flag"

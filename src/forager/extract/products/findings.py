@@ -1,4 +1,4 @@
-"""What a parser found on one page: values by field, each with where it was found and how sure that is. Pure.
+"""The findings of a parser on one page: values by field, each with its source and confidence. Pure.
 
 Every value is checked when it is added. A value that cannot be right (a negative price, a rating of 11) is not used; it
 is listed in `refused` with its reason.
@@ -10,11 +10,85 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
-from forager.extract.availability import availability_of
-from forager.extract.confidence import DISAGREED
-from forager.extract.currencies import iso_currency
-from forager.extract.gtin import gtin_of
-from forager.extract.text import one_line, paragraphs
+from forager.extract.html.document import Document
+from forager.extract.html.page_fit import title_or_headline
+from forager.extract.html.page_kind import PageKind
+from forager.extract.tables import any_of, table
+from forager.extract.text.prices import availability_of, iso_currency
+from forager.extract.text.strings import DISAGREED, one_line, paragraphs
+
+_DATA = table("products")
+
+# Article numbers of the GTIN family (EAN, UPC, ISBN, ISSN): found in text, checked by their check digit. Pure.
+
+
+_LABEL = re.compile(r"^[\s(]*(?:gtin|ean|upc|isbn|issn|jan)(?:[\s-]?(?:8|10|12|13|14)(?=\W))?[\s:.#-]*", re.IGNORECASE)
+_LENGTHS = {8: "gtin8", 12: "upc", 13: "gtin13", 14: "gtin14"}
+
+
+def gtin_of(text: str | int | None) -> str | None:
+    """Return the digits of a valid GTIN-8, -12, -13 or -14, or of an ISBN-10 as its ISBN-13; None for anything else."""
+    kind = classify(text)
+    if kind is None or kind == "issn":
+        return None
+    digits = _digits(text)
+    return _isbn13(digits) if kind == "isbn10" else digits
+
+
+def classify(text: str | int | None) -> str | None:
+    """Return the kind of a product code: `gtin8`, `upc`, `gtin13`, `gtin14`, `isbn10`, `isbn13`, `issn` or `ismn`. None
+    if its check digit is wrong."""
+    digits = _digits(text)
+    if len(digits) == 10 and _isbn10_holds(digits):
+        return "isbn10"
+    if len(digits) == 8 and _issn_holds(digits):
+        return "issn"
+    if not digits.isascii() or not digits.isdigit() or len(digits) not in _LENGTHS or not _gtin_holds(digits):
+        return None
+    if len(digits) == 13:
+        if digits.startswith("9790"):
+            return "ismn"
+        if digits.startswith(("978", "979")):
+            return "isbn13"
+        if digits.startswith("977"):
+            return "issn"
+    return _LENGTHS[len(digits)]
+
+
+def _digits(text: str | int | None) -> str:
+    if text is None or isinstance(text, bool):
+        return ""
+    bare = _LABEL.sub("", str(text), count=1)
+    return re.sub(r"[\s()\u2010-\u2015-]", "", bare)
+
+
+def _gtin_holds(digits: str) -> bool:
+    if not digits.strip("0"):
+        return False
+    total = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(reversed(digits)))
+    return total % 10 == 0
+
+
+def _isbn10_holds(digits: str) -> bool:
+    if not re.fullmatch(r"[0-9]{9}[0-9Xx]", digits) or not digits.strip("0"):
+        return False
+    return _weighed(digits) % 11 == 0
+
+
+def _issn_holds(digits: str) -> bool:
+    return re.fullmatch(r"[0-9]{7}[0-9Xx]", digits) is not None and _weighed(digits) % 11 == 0
+
+
+def _weighed(digits: str) -> int:
+    values = [10 if digit in "Xx" else int(digit) for digit in digits]
+    return sum(value * (len(digits) - place) for place, value in enumerate(values))
+
+
+def _isbn13(isbn10: str) -> str:
+    body = "978" + isbn10[:9]
+    total = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(body))
+    return f"{body}{-total % 10}"
+
 
 Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "heuristic", "sign"]
 ImageKind = Literal["primary", "gallery", "thumbnail"]
@@ -32,7 +106,7 @@ SUREST = 0.99
 COMPARED = frozenset(("price", "currency", "availability", "rating", "review_count", "gtin"))
 """Fields whose values are the same or not. Names and texts of two sources differ without being wrong."""
 HIGHEST_PRICE = Decimal("99999999.99")
-"""What DECIMAL(10, 2) can hold."""
+"""The largest value of DECIMAL(10, 2)."""
 LONGEST = {"product_name": 512, "brand": 255, "category": 255, "sku": 100, "description": 20_000}
 FIELDS = (
     "product_name",
@@ -48,6 +122,7 @@ FIELDS = (
     "gtin",
 )
 """The attributes of a product that a page can show."""
+DECIMALS = frozenset(("price", "rating"))
 MOST_IMAGES = 20
 _GROUPED = re.compile(r"[,'’\s]|\.(?=\d{3}(?:\D|$))")
 """Signs between groups of digits: `1.204`, `1,204`, `1 204`."""
@@ -73,7 +148,7 @@ class Offered:
     currency: str | None
     source: Source
     lowest: bool
-    """Whether it is the low end of a range."""
+    """True if it is the low end of a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +159,7 @@ class Image:
 
 
 @dataclass(slots=True)
-class Findings:
+class ProductFindings:
     """Filled by a parser, best source first: the first value of a field holds.
 
     Another source that agrees makes it surer; one that disagrees makes it less sure and is listed in `others`.
@@ -93,15 +168,25 @@ class Findings:
     values: dict[str, Value] = field(default_factory=dict)
     images: list[Image] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What has no field of its own: `regular_price`, `offers`, `asin` …"""
+    """Values without a field of their own: `regular_price`, `offers`, `asin` …"""
     others: dict[str, list[Value]] = field(default_factory=dict)
-    """Values of other sources that differ from the one that holds."""
+    """Values of other sources that differ from the value in force."""
     prices: list[Offered] = field(default_factory=list)
     """Every price that was added, in this order: `choose_price` decides between them."""
     is_list: bool = False
-    """Whether markup describes many equal products: the page is a list, and none of them is its product."""
+    """True if markup describes many equal products: the page is a list, and none of them is its product."""
+    page: PageKind | None = None
+    """The kind of the page, where the parser decided it: a page of another kind has no product."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Field and reason of every value that could not be right."""
+
+    def restored(self) -> "ProductFindings":
+        """Return findings that have crossed as JSON with their numbers as numbers again."""
+        for name in DECIMALS & self.values.keys():
+            self.values[name] = _as_decimal(self.values[name])
+        for name in DECIMALS & self.others.keys():
+            self.others[name] = [_as_decimal(each) for each in self.others[name]]
+        return self
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -153,7 +238,7 @@ class Findings:
             self.images.append(Image(url, one_line(alt)[:512] if alt else None, chosen))
 
     def evidence(self) -> dict[str, dict[str, Any]]:
-        """By field: source and confidence, as the API shows them."""
+        """Return source and confidence by field, as the API shows them."""
         told = {name: finding.evidence() for name, finding in self.values.items()}
         for name, others in self.others.items():
             told[name]["also"] = [{"value": str(each.value), "source": each.source} for each in others]
@@ -161,9 +246,10 @@ class Findings:
 
     @property
     def is_product(self) -> bool:
-        """Whether the page shows one product: a name, and something that only a product has."""
+        """Return whether the page shows one product: a name, and something that only a product has."""
         return (
             not self.is_list
+            and (self.page is None or self.page.kind == "product")
             and "product_name" in self.values
             and any(name in self.values for name in ("price", "availability", "sku", "gtin"))
         )
@@ -178,6 +264,10 @@ class Findings:
         elif held.source != source and name in COMPARED:
             self.values[name] = Value(held.value, held.source, held.confidence * DISAGREED)
             self.others.setdefault(name, []).append(Value(value, source, CONFIDENCE[source]))
+
+
+def _as_decimal(value: Value) -> Value:
+    return value if isinstance(value.value, Decimal) else Value(Decimal(value.value), value.source, value.confidence)
 
 
 def _agree(one: Any, other: Any) -> bool:
@@ -249,3 +339,23 @@ _CHECKS = {
     "sku": lambda raw: _line("sku", raw),
     "gtin": _gtin,
 }
+
+
+# Soft 404s: pages for a missing product with status 200. Pure.
+#
+# They are recognised before anything is parsed, because such a page shows other products and their prices. The words
+# are narrower than those of `page_fit.error_of`: an unavailable product or a page that denies access is not
+# gone.
+
+
+_GONE = any_of(
+    _DATA["gone"],
+    r"\b(?:page|product|item|article|listing|offer)s?\b.{0,40}\b(?:not found|no longer (?:available|exists?"
+    r"|sold)|(?:does not|doesn.t) exist|(?:was|has been|is) (?:removed|deleted|gone|discontinued)"
+    r"|could ?n.t be found)|{}",
+)
+
+
+def says_missing(document: Document) -> str | None:
+    """Return the title or headline that reports a missing product, or None."""
+    return title_or_headline(document, _GONE)

@@ -4,12 +4,17 @@ A parser is one file in `parsers/` with a value `parser`, or an entry point of a
 page's domain; `base` reads every shop that has none of its own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+
+from selectolax.lexbor import LexborNode
 
 from forager.core.hosts import domains_of, host_of
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings
+from forager.extract.text.strings import one_line
 
 ENTRY_POINTS = "forager.product_parsers"
 BASE = "base"
@@ -26,13 +31,13 @@ class Parser:
     name: str
     version: int
     """Raise it with every change of what is read: stored pages can then be compared and parsed again."""
-    read: Callable[[Document], Findings]
+    read: Callable[[Document], ProductFindings]
     """Must not raise for any page; what it cannot find it leaves out."""
     domains: tuple[str, ...] = ()
     """The sites it is for: `example.com` also stands for `www.example.com`. A name that ends with `.*` stands for all
     top-level domains: `amazon.*`."""
     candidate: bool = False
-    """Whether it is only tried beside the parser in force, on stored pages or in a shadow run. Its values are never
+    """True if it is only tried beside the parser in force, on stored pages or in a shadow run. Its values are never
     stored."""
 
     @property
@@ -46,13 +51,13 @@ class Parsers:
     """The parsers of an installation."""
 
     known: Mapping[str, Parser]
-    """By name."""
+    """The parsers by name."""
     chosen: Mapping[str, str] = field(default_factory=dict)
-    """By domain: the name of the parser that an operator has chosen for it."""
+    """Name of the parser that an operator chose, by domain."""
     candidates: tuple[Parser, ...] = ()
     """Parsers that are tried beside those in force."""
     _by_host: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Names of the parsers that `for_url` has found: a crawl asks for every page."""
+    """Names of the parsers that `for_url` has found: a crawl looks up every page."""
 
     @classmethod
     def of(cls, parsers: Sequence[Parser], chosen: Mapping[str, str] | None = None) -> "Parsers":
@@ -86,7 +91,7 @@ class Parsers:
 
     def named(self, name: str, url: str) -> Parser | None:
         """The parser for a page by what a person calls it: `current` (in force), `new` (the candidate), `harbour` or
-        `harbour/2`. None if there is none for this page."""
+        `harbour/2`. None if no parser is for this page."""
         if name == CURRENT:
             return self.for_url(url)
         if name == NEW:
@@ -114,3 +119,46 @@ def _stands_for(pattern: str, domain: str) -> bool:
         name, _, rest = domain.partition(".")
         return name == pattern[:-2] and 0 < len(rest) <= 6
     return pattern == domain
+
+
+# Helpers for parsers of one site: values by CSS selector. Pure.
+
+
+def text_at(document: Document, *selectors: str) -> str | None:
+    """The text of the first element, of the first of these selectors, that shows some."""
+    first = document.first_text(*selectors)
+    return first[0] if first else None
+
+
+def attribute_at(document: Document, selector: str, name: str) -> str | None:
+    """An attribute of the first element that has it."""
+    for node in document.tree.css(selector):
+        value = node.attributes.get(name)
+        if value and value.strip():
+            return value.strip()
+    return None
+
+
+def text_of_node(node: LexborNode | None) -> str | None:
+    return (one_line(node.text(separator=" ")) or None) if node is not None else None
+
+
+def fact(document: Document, rows: str, *labels: str) -> str | None:
+    """The value beside one of these labels in a table or list of two-part rows; labels without colon, in lower case."""
+    wanted = frozenset(labels)
+    for row in document.tree.css(rows)[:300]:
+        cells = [each for each in row.iter() if each.tag not in ("-text", "-comment")]
+        if len(cells) >= 2 and _label(cells[0]) in wanted:
+            return text_of_node(cells[1])
+    return None
+
+
+def _label(node: LexborNode) -> str:
+    return (text_of_node(node) or "").replace("\u200e", "").replace("\u200f", "").strip(" :").casefold()
+
+
+def shipped_parsers() -> Iterator[Parser]:
+    """Yield the parser of every module in the package `parsers`, by name."""
+    parsers = import_module(f"{__package__}.parsers")
+    for module in iter_modules(parsers.__path__):
+        yield import_module(f"{parsers.__name__}.{module.name}").parser

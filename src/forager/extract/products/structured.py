@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from forager.extract.document import Document
-from forager.extract.prices import parse_price
-from forager.extract.products.findings import Findings, Source, decimal_of
-from forager.extract.structured_data import Thing, first, of_type, text_of, things
-from forager.extract.text import one_line
+from forager.core.hosts import host_of
+from forager.extract.html.document import Document
+from forager.extract.html.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.products.findings import ProductFindings, Source, decimal_of
+from forager.extract.tables import any_of, spoken
+from forager.extract.text.prices import parse_price
+from forager.extract.text.strings import one_line
 
 PRODUCT_TYPES = (
     "Product",
@@ -29,8 +31,8 @@ MOST_OFFERS = 50
 Data = dict[str, Any]
 
 
-def read_structured(document: Document, findings: Findings) -> None:
-    """Add what schema.org markup says about the page's main product."""
+def read_structured(document: Document, findings: ProductFindings) -> None:
+    """Add the fields of the page's main product from schema.org markup."""
     marked = _marked(document)
     products = [thing for thing in of_type(marked, *PRODUCT_TYPES) if thing.depth <= 3]
     for source in ("json-ld", "microdata", "rdfa"):
@@ -58,7 +60,7 @@ def _main(document: Document, products: Sequence[Thing]) -> Thing | None:
         name = _words(thing.text("name"))
         shared = len(name & headline) / len(name) if name else 0.0
         is_shown = name == _words(document.headline)
-        is_group = "ProductGroup" in thing.types  # before its variants, which may stand beside it
+        is_group = "ProductGroup" in thing.types  # before its variants, which may be on the same level
         return (-int(shared > 0.6), thing.depth, not is_shown, not is_group, "offers" not in thing.data)
 
     if all(not thing.data.get("offers") for thing in products):
@@ -73,14 +75,14 @@ def _words(text: str | None) -> frozenset[str]:
     return frozenset((text or "").casefold().split())
 
 
-def _read_product(document: Document, thing: Thing, findings: Findings) -> None:
+def _read_product(document: Document, thing: Thing, findings: ProductFindings) -> None:
     source: Source = "json-ld" if thing.source == "json-ld" else "microdata"
     data = thing.data
     findings.add("product_name", thing.text("name"), source)
     findings.add("description", thing.text("description"), source)
     findings.add("brand", _unlabelled(thing.text("brand", "manufacturer")), source)
     findings.add("category", _category(data.get("category")), source)
-    findings.add("sku", _unlabelled(thing.text("sku", "productID", "mpn")), source)
+    findings.add("sku", _code(thing.text("sku", "productID", "mpn")), source)
     for name in GTINS:
         if not findings.add("gtin", _bare(thing.text(name)), source):
             continue
@@ -95,7 +97,7 @@ def _read_product(document: Document, thing: Thing, findings: Findings) -> None:
         _read_offers(offers, findings, source)
 
 
-def _read_rating(rating: Data, findings: Findings, source: Source) -> None:
+def _read_rating(rating: Data, findings: ProductFindings, source: Source) -> None:
     value, best = text_of(rating.get("ratingValue")), text_of(rating.get("bestRating"))
     if value and best:
         try:
@@ -109,7 +111,7 @@ def _read_rating(rating: Data, findings: Findings, source: Source) -> None:
     findings.add("review_count", count, source)
 
 
-def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> None:
+def _read_offers(offers: Sequence[Data], findings: ProductFindings, source: Source) -> None:
     amounts = [_amount(offer) for offer in offers]
     place = next((number for number, amount in enumerate(amounts) if amount is not None), 0)
     shown = offers[place]
@@ -129,7 +131,7 @@ def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> 
 
 
 def _offers(data: Data) -> Iterator[Data]:
-    """The offers in the page's order; of an aggregate itself first, since it says what is shown."""
+    """The offers in the page's order; an aggregate comes before its offers, because its values are the ones shown."""
     waiting = _dicts(data.get("offers")) + _dicts(data.get("hasVariant"))
     for each in waiting[:MOST_OFFERS]:
         inner = _dicts(each.get("offers"))
@@ -144,7 +146,7 @@ def _dicts(value: Any) -> list[Data]:
 
 
 def _amount(offer: Data) -> str | None:
-    """The amount as plain text. Structured data has a point as its separator, but not every shop knows."""
+    """The amount as plain text. Structured data has a point as its separator, but not every shop follows that."""
     for name in ("price", "lowPrice"):
         text = text_of(offer.get(name))
         if text:
@@ -175,7 +177,7 @@ def _currency_of(offer: Data) -> str | None:
 
 
 def _availability(offers: Sequence[Data], shown: Data) -> str | None:
-    """Of the offer that is shown; a product with variants is in stock if one of them is."""
+    """Return the availability of the offer that is shown; a product with variants is in stock if one of them is."""
     availability = text_of(shown.get("availability"))
     if availability is None:
         stated = [text for offer in offers if (text := text_of(offer.get("availability")))]
@@ -211,16 +213,25 @@ def _category(value: Any) -> str | None:
     return text.replace("›", ">").replace("»", ">").rpartition(">")[2].strip() or None
 
 
-_LABEL = re.compile(
-    r"(?:brand|manufacturer|marke|hersteller|marque|marca|sku|mpn"
-    r"|(?:item|model|product|part)(?: (?:no\.?|number|code|id|#))?)\s*[:#]\s*",
-    re.IGNORECASE,
+_LABEL = any_of(
+    (*spoken("brand"), *spoken("sku"), "mpn", r"(?:item|model|product|part)(?: (?:no\.?|number|code|id|#))?"),
+    r"\A[^:#]{0,40}?(?:{})\s{0,4}[:#]\s*",
 )
+_CODED = re.compile(r"(?=\S*\d)([\w./-]{6,40})\s+[^\W\d]{3,}\s")
+"""A code with the words of a category behind it."""
 
 
 def _unlabelled(text: str | None) -> str | None:
     """`Manufacturer: Black Leaf` is Black Leaf: some shops mark the label up with the value."""
-    return _LABEL.sub("", text, count=1) if text and _LABEL.match(text) else text
+    label = _LABEL.match(text) if text else None
+    return text[label.end() :] if text and label else text
+
+
+def _code(text: str | None) -> str | None:
+    """`TE502955-1293415 Covers for sofas` is TE502955-1293415."""
+    plain = _unlabelled(text)
+    coded = _CODED.match(plain) if plain else None
+    return coded[1] if coded else plain
 
 
 def _bare(text: str | None) -> str | None:
@@ -234,7 +245,7 @@ def _image_urls(value: Any) -> Iterator[str]:
             yield url.strip()
 
 
-def _read_breadcrumbs(marked: Sequence[Thing], findings: Findings) -> None:
+def _read_breadcrumbs(marked: Sequence[Thing], findings: ProductFindings) -> None:
     """The category from a breadcrumb trail: its last entry that is not the product itself or the home page."""
     if "category" in findings:
         return
@@ -255,12 +266,31 @@ def _crumb(entry: Data) -> str | None:
 _TITLE_ENDS = re.compile(r"\s*>\s+|\s+[|–—•·»>:-]\s+")
 
 
+def _without_site(document: Document, title: str) -> str:
+    """`Blue lamp | Lamps Ltd` without the name of the site, which its meta tags or its host have."""
+    parts = list(_TITLE_ENDS.finditer(title))
+    if not parts:
+        return title
+    last = "".join(char for char in title[parts[-1].end() :].casefold() if char.isalnum())
+    names = (
+        "".join(char for char in name.casefold() if char.isalnum())
+        for name in (
+            document.metas.get("og:site_name", ""),
+            host_of(document.url).removeprefix("www.").partition(".")[0],
+        )
+    )
+    return (
+        title[: parts[-1].start()] if last and any(name and (name in last or last in name) for name in names) else title
+    )
+
+
 def _own_title(document: Document, title: str | None) -> str | None:
     """The page's title for social media without the shop's name and the like: its headline, if it is a part of it, or
     else the part before a separator that the page shows as a line of its own."""
     headline = document.headline
     if not title or (headline and headline.casefold() in title.casefold() and len(headline) > 3):
         return headline if title and headline else title
+    title = _without_site(document, title)
     first = _TITLE_ENDS.split(title)[0]
     shown = first != title and first in {document.metas.get("og:description"), *(line.text for line in document.shown)}
     return first if shown else title
@@ -270,8 +300,8 @@ _META_PRICE = ("product:price:amount", "og:price:amount", "product:sale_price:am
 _META_CURRENCY = ("product:price:currency", "og:price:currency", "product:sale_price:currency")
 
 
-def read_meta(document: Document, findings: Findings) -> None:
-    """Add what OpenGraph and product meta tags say."""
+def read_meta(document: Document, findings: ProductFindings) -> None:
+    """Add the values of OpenGraph and product meta tags."""
     metas = document.metas
     is_product = metas.get("og:type", "").lower() in ("product", "og:product", "product.item") or any(
         name in metas for name in _META_PRICE

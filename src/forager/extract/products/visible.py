@@ -5,27 +5,351 @@ headline, is not taken for the page of a product.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
+from urllib.parse import urlsplit
 
-from forager.extract.availability import availability_of
-from forager.extract.document import Document, Line
-from forager.extract.products.buying import can_be_bought, is_in_stock
-from forager.extract.products.codes import read_code
-from forager.extract.products.findings import Findings
-from forager.extract.products.headline import headline_of
-from forager.extract.products.makers import read_brand
+from selectolax.lexbor import LexborNode
+
+from forager.extract.html.document import Document, VisibleLine
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.visible_price import read_price
+from forager.extract.tables import any_of, spoken, table
+from forager.extract.text.prices import availability_of
+from forager.extract.text.strings import one_line
+
+_DATA = table("products")
+
+# The name under which a page shows its product. Pure.
+
+
+HEADLINE_MOST_NODES = 3_000
+HEADLINE_LONGEST = 200
+_NAMED = re.compile(r"(?:product|item|prod)[-_]?(?:name|title|heading)|(?:name|title)[-_]?product", re.IGNORECASE)
+_PARTS = re.compile(r"\s+[|–—•·»:-]\s+")
+_TRAIL = re.compile(r"[^>»›]{2,60}+(?:[>»›][^>»›]{1,80}+){2,8}+")
+"""A breadcrumb trail in one line: `Home > Garden > Tools`."""
+LABELLED = any_of(_DATA["fact_labels"], r"(?:{})\s*[:#]")
+"""Begins a line that only the description of a product has."""
+_NO_NAME = any_of(
+    _DATA["no_name"],
+    r"(?:shipping|delivery|returns?|payment|size|sizing|care|warranty|product|item|customer|contact|store|order"
+    r"|cart)?\s*(?:(?:&|and)\s+\w+\s+)?(?:information|infos?|details?|guide|chart|reviews?|ratings?|description"
+    r"|specifications?|overview|polic(?:y|ies)|options?|service|questions?|faqs?)|{}",
+)
+"""Headlines of other parts of a product's page."""
+_NEVER = frozenset(("nav", "footer", "aside", "header"))
+
+
+def headline_of(document: Document) -> str | None:
+    """Return the product's name as the page shows it, or None.
+
+    In this order: the headline; an element that is called the product's name and shares its words with the page's
+    title; a line that is a part of the page's title; the line under a breadcrumb trail; the line above the first
+    labelled fact (`Item #: 12`); the only headline of lower rank, if the text is a part of a page without any title.
+    """
+    return (
+        _highest(document)
+        or _called_so(document)
+        or _part_of_title(document)
+        or _under_trail(document)
+        or _above_labels(document)
+        or _of_fragment(document)
+    )
+
+
+def _highest(document: Document) -> str | None:
+    """Return the `h1` that shares the most words with the page's title, because a banner may have one as well."""
+    texts = [text for node in document.tree.css("h1")[:10] if (text := one_line(node.text(separator=" ")))]
+    texts = [text for text in texts if not _NO_NAME.fullmatch(text)]
+    title = words(document.title)
+    return max(texts, key=lambda text: len(words(text) & title) / max(1, len(words(text))), default=None)
+
+
+def _called_so(document: Document) -> str | None:
+    title = words(document.title)
+    for node in document.tree.css("h2, h3, [class], [id], [itemprop=name]")[:HEADLINE_MOST_NODES]:
+        attributes = node.attributes
+        called = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
+        if node.tag not in ("h2", "h3") and attributes.get("itemprop") != "name" and not _NAMED.search(called):
+            continue
+        text = one_line(node.text(separator=" "))
+        own = words(text)
+        if 2 <= len(text) <= HEADLINE_LONGEST and own and len(own & title) >= max(1, 0.6 * len(own)):
+            return text
+    return None
+
+
+def _part_of_title(document: Document) -> str | None:
+    parts = {one_line(part).casefold() for part in _PARTS.split(document.title or "")}
+    shown = (line.text for line in document.shown if line.area not in ("nav", "footer"))
+    return next((text for text in shown if len(text) > 5 and " " in text and text.casefold() in parts), None)
+
+
+def _under_trail(document: Document) -> str | None:
+    lines = document.shown
+    for line, below in pairwise(lines):
+        if len(line.text) <= HEADLINE_LONGEST and _TRAIL.fullmatch(line.text) and _can_be_name(below):
+            return below.text
+    return None
+
+
+def _above_labels(document: Document) -> str | None:
+    lines = document.shown
+    labelled = [at for at, line in enumerate(lines) if len(line.text) <= 120 and LABELLED.match(line.text)]
+    if not labelled or len(labelled) > 12:  # more are a list
+        return None
+    above = (lines[at] for at in range(labelled[0] - 1, max(-1, labelled[0] - 4), -1))
+    return next((line.text for line in above if _can_be_name(line) and " " in line.text), None)
+
+
+def _of_fragment(document: Document) -> str | None:
+    if document.title:
+        return None
+    texts = {text for node in document.tree.css("h2")[:5] if (text := one_line(node.text(separator=" ")))}
+    return texts.pop() if len(texts) == 1 else None
+
+
+def _can_be_name(line: VisibleLine) -> bool:
+    is_short = 3 <= len(line.text) <= HEADLINE_LONGEST and any(char.isalpha() for char in line.text)
+    return is_short and line.area not in _NEVER and line.tag not in ("li", "button") and not line.text.endswith(":")
+
+
+def words(text: str | None) -> frozenset[str]:
+    return frozenset(_words(text))
+
+
+def _words(text: str | None) -> Iterator[str]:
+    return (match[0] for match in re.finditer(r"\w+", (text or "").casefold()))
+
+
+# Decides whether a page offers one thing for sale. Pure.
+
+
+BUY = any_of(_DATA["buy"], r"\b(?:{})\b")
+_PRESSED = "input[type=submit], input[type=image], input[type=button], button, a, img"
+MOST_PRESSED = 3_000
+MOST_BUTTONS = 4
+"""A page with more buttons to buy is a list of products."""
+MOST_PRICES = 3
+"""Prices that one product has: the price, what it was, what is saved."""
+_OTHERS = any_of(_DATA["others"])
+"""Begins a heading over other products."""
+_BARE = re.compile(r"(?:[$€£]\s?\d[\d.,\s]*|\d[\d.,\s]*[€£$])")
+_SORTED = any_of(_DATA["sorted"], r"(?:{})\s*:?")
+"""Labels of the control that sorts a list."""
+_PRICED = re.compile(
+    r"(?:unit|our|your|sale|online)?\s*(?:price|preis|prix|precio|prezzo|cena|цена)\s*:?", re.IGNORECASE
+)
+_NEAR = 12
+_SIGNED = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£₽]|zł|Kč|руб|грн|kr\b|Ft\b)")
+_LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
+
+
+def is_in_stock(document: Document) -> bool:
+    """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
+    have."""
+    buttons = (node for node in document.tree.css(_PRESSED)[:MOST_PRESSED] if _is_button(node))
+    first = next(buttons, None)
+    if first is None or "disabled" in first.attributes or "disabled" in (first.attributes.get("class") or ""):
+        return False
+    return not _LATER.search(f"{first.attributes.get('value') or ''} {first.text()}")
+
+
+def can_be_bought(document: Document, *, known: bool) -> bool:
+    """Return whether the page offers one product: it has a button or a sentence to buy something, but not many buttons.
+
+    `known`: markup already has a product, so no button is needed.
+    """
+    buttons = sum(_is_button(node) for node in document.tree.css(_PRESSED)[:MOST_PRESSED])
+    if buttons > MOST_BUTTONS and not _has_others_below(document):
+        return False
+    if known:
+        return True
+    if any(len(line.text) <= 30 and _SORTED.fullmatch(line.text) for line in document.shown):
+        return False  # a list of products has an order, one product has none
+    return (
+        buttons > 0
+        or BUY.search(document.text) is not None
+        or _has_one_price(document)
+        or _has_labelled_price(document)
+    )
+
+
+def _has_others_below(document: Document) -> bool:
+    """Return whether the page has a headline, one or a few prices under it, and then a heading for other products:
+    the many buttons are theirs."""
+    lines = document.shown
+    start = next((at for at, line in enumerate(lines) if line.tag == "h1"), None)
+    if start is None:
+        return False
+    end = next((at for at in range(start + 1, len(lines)) if _OTHERS.match(lines[at].text)), None)
+    if end is None:
+        return False
+    own = [line for line in lines[start:end] if len(line.text) <= 60 and line.area not in ("nav", "footer", "aside")]
+    prices = {line.text for line in own if _SIGNED.search(line.text)}
+    pressed = sum(line.tag == "button" and bool(BUY.search(line.text)) for line in own)
+    return 0 < len(prices) <= MOST_PRICES and pressed <= MOST_BUTTONS
+
+
+def _has_labelled_price(document: Document) -> bool:
+    """Return whether a word for price, or another fact of a product, stands shortly before an amount with its
+    currency."""
+    lines = document.shown
+    for at, line in enumerate(lines):
+        if len(line.text) <= 40 and (_PRICED.match(line.text) or LABELLED.match(line.text)):
+            near = " ".join(each.text for each in lines[at : at + _NEAR] if len(each.text) <= 60)
+            if _SIGNED.search(near):
+                return True
+    return False
+
+
+def _has_one_price(document: Document) -> bool:
+    """Return whether the forms of the page, or its elements that are called a price, show one bare price and no
+    other."""
+    bare = {line.text for line in document.shown if line.area == "form" and _BARE.fullmatch(line.text)}
+    called = document.tree.css("[class*=price i], [id*=price i]")[:200]
+    told = {match[0].strip() for node in called if (match := _BARE.match(one_line(node.text(separator=" "))))}
+    return len(bare) == 1 or len(told) == 1
+
+
+def _is_button(node: LexborNode) -> bool:
+    attributes = node.attributes
+    texts = [attributes.get(name) for name in ("value", "alt", "title", "aria-label")]
+    if node.tag in ("button", "a"):
+        texts.append(node.text(separator=" "))
+    return any(text and len(text) <= 60 and BUY.search(text) for text in texts)
+
+
+# The article number of a product where no markup has it. Pure.
+
+
+_CODE = re.compile(r"(?=.*\d)[\w][\w./-]{2,29}")
+_LABEL = r"(?:{})\s*[:#]".replace("{}", "|".join((*_DATA["code_labels"], *spoken("sku"))))
+_INLINE = re.compile(rf"{_LABEL}\s*([\w][\w./-]{{2,29}})", re.IGNORECASE)
+"""`Item #: AB-123` in one line."""
+_ALONE = re.compile(_LABEL, re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:^|[/_.-])p?(\d{5,16})(?:\.\w{2,5})?/?$")
+"""The number at the end of an address: `/itm/143863282131`, `/lamp-1236291.html`."""
+
+
+def read_code(document: Document, findings: ProductFindings) -> None:
+    """Add the article number: an element that is called `sku`, a line with a label, or else the number that both the
+    page's address and the file of its main picture have. Several different ones are of several products: none is added.
+    """
+    if "sku" in findings:
+        return
+    codes = (
+        _called(document) or _labelled(document) or _pictured(document) or _addressed(document) or _attributed(document)
+    )
+    if len(codes) == 1:
+        findings.add("sku", codes.pop(), "heuristic")
+
+
+def _addressed(document: Document) -> set[str]:
+    """The number at the end of the page's address, if an attribute or a script of the page has it as well."""
+    found = _NUMBERED.search(urlsplit(document.url).path)
+    if found is None:
+        return set()
+    quoted = (f'"{found[1]}"', f"'{found[1]}'", f":{found[1]},", f"={found[1]}&")
+    return {found[1]} if any(text in document.source for text in quoted) else set()
+
+
+def _attributed(document: Document) -> set[str]:
+    """The values of the attribute `data-sku`."""
+    values = {node.attributes.get("data-sku") or "" for node in document.tree.css("[data-sku]")[:20]}
+    return {value for value in values if _CODE.fullmatch(value)}
+
+
+def _called(document: Document) -> set[str]:
+    texts = (one_line(node.text()) for node in document.tree.css(".sku, #sku")[:20])
+    return {text for text in texts if _CODE.fullmatch(text)}
+
+
+def _labelled(document: Document) -> set[str]:
+    codes = set()
+    lines = document.shown[:2_000]
+    for line, below in zip_longest(lines, lines[1:]):
+        if len(line.text) > 120:
+            continue
+        if coded := _INLINE.search(line.text):
+            codes.add(coded[1])
+        elif below is not None and _ALONE.fullmatch(line.text) and _CODE.fullmatch(below.text):
+            codes.add(below.text)
+    return codes
+
+
+def _pictured(document: Document) -> set[str]:
+    picture = urlsplit(document.metas.get("og:image", "")).path.rpartition("/")[2].partition(".")[0]
+    path = urlsplit(document.canonical or document.url).path
+    return {picture} if re.fullmatch(r"\d{4,12}", picture) and picture in re.split(r"\D+", path) else set()
+
+
+# The brand of a product where no markup has it: a labelled line, or a link or logo beside the headline. Pure.
+
+
+LONGEST = 40
+MOST_NODES = 2_000
+_LEADS = any_of(_DATA["brand_links"], r"[/?&=_-](?:{})[/=_-]")
+"""In the address of a brand's page or logo."""
+_LABELLED = any_of((*_DATA["brand_labels"], *spoken("brand")), rf"(?:{{}})\s*:\s*(\S.{{1,{LONGEST}}})")
+_HEADINGS = ("h2", "h3", "h4")
+
+
+def read_brand(document: Document, lines: Sequence[VisibleLine], findings: ProductFindings) -> None:
+    """Add the brand. `lines` begin with the product's name.
+
+    It is, in this order: the text of a link, or the name of a picture, with a word for brands in its address, if it is
+    a part of the product's name or the page's title; a short headline right under the product's that is a part of the
+    title; a line with a label.
+    """
+    name = findings.get("product_name")
+    if "brand" in findings or not name:
+        return
+    findings.add(
+        "brand", _linked(document, name) or _under_headline(document, lines, name) or _told(lines), "heuristic"
+    )
+
+
+def _linked(document: Document, name: str) -> str | None:
+    known = words(name) | words(document.title)
+    for node in document.tree.css("a[href], img[src][alt]")[:MOST_NODES]:
+        attributes = node.attributes
+        if not _LEADS.search(attributes.get("href") or attributes.get("src") or ""):
+            continue
+        text = one_line(node.text(separator=" ") if node.tag == "a" else attributes.get("alt") or "")
+        if 2 <= len(text) <= LONGEST and words(text) and words(text) <= known:
+            return text
+    return None
+
+
+def _under_headline(document: Document, lines: Sequence[VisibleLine], name: str) -> str | None:
+    parts = {part.strip().casefold() for part in _PARTS.split(document.title or "")[1:-1]} - {name.casefold()}
+    below = lines[1] if len(lines) > 1 else None
+    return below.text if below and below.tag in _HEADINGS and below.text.casefold() in parts else None
+
+
+def _told(lines: Sequence[VisibleLine]) -> str | None:
+    told = {match[1].strip() for line in lines if len(line.text) <= 80 and (match := _LABELLED.fullmatch(line.text))}
+    return told.pop() if len(told) == 1 else None
+
 
 NEAR = 40
 """Lines after the headline in which the price is looked for."""
 _LABELS = {
-    "brand": re.compile(
-        r"brand|marke|marque|marca|manufacturer|hersteller|fabricant|производитель|бренд", re.IGNORECASE
-    ),
-    "sku": re.compile(
-        r"sku|(?:item|article|product|model|part|art)[\s.-]*(?:number|no\.?|nr\.?|code|#|id)|artikelnummer|артикул"
-        r"|référence|ref\.?|kód(?: produktu| zboží)?|codice|código|kod produktu|cikkszám|bestell-?(?:nr\.?|nummer)|mpn",
-        re.IGNORECASE,
+    "brand": any_of((*spoken("brand"), *_DATA["brand_labels"])),
+    "sku": any_of(
+        (
+            *spoken("sku"),
+            *_DATA["code_labels"],
+            "ref",
+            "codice",
+            "código",
+            "kod produktu",
+            "bestell-?(?:nr|nummer)",
+            "mpn",
+        ),
+        r"(?:{})\.?",
     ),
     "gtin": re.compile(r"ean(?:-?13)?|gtin(?:-?\d+)?|upc|isbn(?:-?1[03])?", re.IGNORECASE),
 }
@@ -35,7 +359,7 @@ _REVIEWS = re.compile(
 )
 
 
-def read_visible(document: Document, findings: Findings) -> None:
+def read_visible(document: Document, findings: ProductFindings) -> None:
     """Add what a reader would take for the product's name, price and stock."""
     headline = findings.get("product_name") or headline_of(document)
     if headline is None or findings.is_list or not can_be_bought(document, known=bool(findings.values)):
@@ -57,7 +381,15 @@ def read_visible(document: Document, findings: Findings) -> None:
                 findings.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
 
 
-def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
+def read_missing_facts(document: Document, findings: ProductFindings) -> None:
+    """Add the brand, and the numbers, that tables and labelled lines of the page have and its markup lacks."""
+    _read_facts(document, findings)
+    headline = findings.get("product_name") or headline_of(document)
+    if headline is not None:
+        read_brand(document, _around(document.shown, headline), findings)
+
+
+def _around(lines: Sequence[VisibleLine], headline: str) -> Sequence[VisibleLine]:
     """The lines from the headline on: from the line that is the product's name, or else from the first headline."""
     named = (place for place, line in enumerate(lines) if line.text == headline)
     first = next(named, None)
@@ -66,11 +398,17 @@ def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
     return lines[first : first + NEAR]
 
 
-def _read_words(lines: Sequence[Line], findings: Findings) -> None:
+_OF_A_SIZE = any_of(_DATA["sizes"], r"\b(?:{})\b|^(?:\d{1,3}(?:[.,]5)?|X{0,3}[SML])\b\s*[-–:(]")
+"""Words of a choice of sizes: the stock of one size is not that of the product."""
+
+
+def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings) -> None:
     for line in lines[1:]:
         if len(line.text) > 120 or line.tag == "button":
             continue
-        if "availability" not in findings:
+        if line.tag in _HEADINGS and _OTHERS.match(line.text):
+            return  # what follows is about other products
+        if "availability" not in findings and not _OF_A_SIZE.search(line.text):
             word = availability_of(line.text)
             if word is not None:
                 findings.add("availability", word, "heuristic")
@@ -80,15 +418,19 @@ def _read_words(lines: Sequence[Line], findings: Findings) -> None:
             findings.add("review_count", re.sub(r"\D", "", counted[1]), "heuristic")
 
 
-def _read_facts(document: Document, findings: Findings) -> None:
+def _read_facts(document: Document, findings: ProductFindings) -> None:
     """Tables and definition lists: a label and its value."""
-    pairs = [(row.css("td, th")) for row in document.tree.css("table tr")[:200]]
+    pairs: list[list[LexborNode | None]] = []
+    for row in document.tree.css("table tr")[:200]:
+        cells = row.css("td, th")[:8]
+        if len(cells) % 2 == 0:  # some tables have two pairs in a row
+            pairs += [[one, other] for one, other in zip(cells[::2], cells[1::2], strict=True)]
     pairs += [[term, term.next] for term in document.tree.css("dl > dt")[:200] if term.next is not None]
-    for cells in pairs:
-        if len(cells) != 2 or cells[0] is None or cells[1] is None:
+    for one, other in pairs:
+        if one is None or other is None:
             continue
-        label = " ".join(cells[0].text(separator=" ").split()).rstrip(":")
-        value = " ".join(cells[1].text(separator=" ").split())
+        label = " ".join(one.text(separator=" ").split()).rstrip(": ")
+        value = " ".join(other.text(separator=" ").split())
         for name, pattern in _LABELS.items():
             if name not in findings and value and len(value) <= 100 and pattern.fullmatch(label):
                 findings.add(name, value, "heuristic")

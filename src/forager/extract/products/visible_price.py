@@ -7,39 +7,31 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from forager.extract.currencies import CURRENCY, is_currency
-from forager.extract.document import Document, Line
-from forager.extract.prices import Price, parse_price
-from forager.extract.products.findings import Findings
-from forager.extract.text import one_line
+from forager.extract.html.document import Document, VisibleLine
+from forager.extract.products.findings import ProductFindings
+from forager.extract.tables import any_of, table
+from forager.extract.text.prices import CURRENCY, Price, is_currency, parse_price
+from forager.extract.text.strings import one_line
 
-_WAS = re.compile(
-    r"\b(?:was|were|list price|retail|r\.?r\.?p|m\.?s\.?r\.?p|uvp|statt|instead of|regular price|ancien prix"
-    r"|compare at|běžná cena|původní)\b",
-    re.IGNORECASE,
-)
-_OTHER = re.compile(
-    r"\b(?:you save|your savings?|save|savings|other (?:shops|stores)|innych sklepach|shipping|delivery|versand"
-    r"|price break|orders? over|free shipping|instal+ments?|payments of|monthly payments?|ratenzahlung|monatliche rate"
-    r"|mensualit[ée]s|meses sin intereses)\b|\b\d{1,2}\s?[x×]\s?(?:de\s|of\s|à\s)?(?:R?\$|€|£)",
-    re.IGNORECASE,
-)
+_DATA = table("products")
+
+_WAS = any_of(_DATA["was"], r"\b(?:{})\b")
+_OTHER = any_of(_DATA["other_amount"], r"\b(?:{})\b|\b\d{1,2}\s?[x×]\s?(?:de\s|of\s|à\s)?(?:R?\$|€|£)")
 """Marks an amount that is neither the current nor a former price of the product."""
 _PER_UNIT = re.compile(
     r"\d\s?(?:€|\$|£|zł|Kč|kr)?\s?(?:/|per|pro|je)\s?(?:\d+\s?)?(?:kg|g|mg|l|ml|cl|oz|lb|litre|liter|m²|m2|stk|stück)\b",
     re.IGNORECASE,
 )
 """A price per weight or volume: the product's own only if the page shows no other."""
+_SPECIAL = any_of(_DATA["special"])
+"""A bid, a price for members, a month's instalment: the product's own only if the page shows no other."""
+_AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _FORMER_CLASS = re.compile(r"old|was|strike|cross|rrp|uvp|compare|original", re.IGNORECASE)
 """Names of elements that show a price of before."""
 LONGEST_FORMER = 40
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
-_OLD_CLASS = re.compile(
-    r"old|was|list|retail|rrp|msrp|compare|strike|cross|save|saving|other|ship|deliver|label|cart|basket|filter|range"
-    r"|total|mini|related|similar|upsell",
-    re.IGNORECASE,
-)
+_OLD_CLASS = any_of(_DATA["other_class"])
 _SIGNS = r"\$|€|£|zł|Kč|₽|руб"
 _SIGNED = re.compile(rf"({_SIGNS})\s?\d|\d\s?({_SIGNS})")
 _OTHER_DOLLARS = re.compile(
@@ -51,16 +43,17 @@ _WORDS = frozenset({"ALL", "TOP", "CUP", "SOS", "TRY", "MOP", "PEN", "GEL", "BAM
 _COMMON = frozenset(("kr", "Kr", "Ft", "Rs", "RM", "Rp", "TL", "zl", "Kc"))
 _AMERICAN = frozenset({"com", "us", "net", "org", "shop", "store"})
 _LOCALE = re.compile(r"[a-z]{2}[-_][a-z]{2}")
-_DOLLAR_COUNTRIES = frozenset("ca au nz hk sg tw mx br cl co ar uy jm tt bs bb bz fj na".split())
-"""As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): countries whose currency is written `$`, too."""
+_DOLLAR_COUNTRIES = frozenset(_DATA["dollar_countries"].split())
+"""As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): other countries whose currency is written
+`$`."""
 MOST_NODES = 400
 MOST_WORDS = 8
 """A line with more is a sentence about money, such as a gift for every 250 dollars."""
-_PRICE_WORD = re.compile(r"price|preis|prix|precio|preço|prezzo|cena|pris\b|prijs|цена|\bár\b", re.IGNORECASE)
+_PRICE_WORD = any_of(_DATA["price"])
 _AMOUNT = re.compile(r"\d[\d\s.,]{0,14}")
 
 
-def read_price(document: Document, lines: Sequence[Line], findings: Findings) -> None:
+def read_price(document: Document, lines: Sequence[VisibleLine], findings: ProductFindings) -> None:
     """Add the first price after the headline that is not crossed out or called an old one."""
     struck = _struck(document)
     per_unit: Price | None = None
@@ -74,7 +67,7 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
             if (is_old or is_other) and not _NOW.search(part):
                 if not is_other:
                     findings.metadata.setdefault("regular_price", str(price.amount))
-            elif _PER_UNIT.search(part):
+            elif _PER_UNIT.search(part) or (len(_AMOUNTS.findall(part)) == 1 and _SPECIAL.search(part)):
                 per_unit = per_unit or price
             else:
                 _add(price, document, findings)
@@ -83,14 +76,14 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
         _add(per_unit, document, findings)
 
 
-def _add(price: Price, document: Document, findings: Findings) -> None:
+def _add(price: Price, document: Document, findings: ProductFindings) -> None:
     findings.add_price(price.amount, _currency(price, document), "heuristic")
     if price.symbol == "$" and "currency" not in findings:
         findings.add("currency", _dollar(document), "sign")
 
 
 def _struck(document: Document) -> frozenset[str]:
-    """The digits of amounts that are crossed out or stand in elements that are named after a former price."""
+    """Return the digits of amounts that are crossed out or stand in elements named after a former price."""
     nodes = [node for node in document.tree.css(_FORMER)[:MOST_NODES] if _is_former(node)]
     texts = (node.text(separator=" ") for node in nodes[:50])
     return frozenset(_digits(text) for text in texts if len(text.strip()) <= LONGEST_FORMER)
@@ -104,7 +97,7 @@ def _is_former(node: LexborNode) -> bool:
     return "line-through" in (attributes.get("style") or "") or bool("price" in called and _FORMER_CLASS.search(called))
 
 
-def read_currency(document: Document, findings: Findings) -> None:
+def read_currency(document: Document, findings: ProductFindings) -> None:
     """The currency of a price that came without one: the sign beside the same amount on the page."""
     amount = findings.get("price")
     if amount is None or "currency" in findings:
@@ -131,7 +124,7 @@ def read_currency(document: Document, findings: Findings) -> None:
             findings.add("currency", parse_price(f"1 {sign}").currency, "heuristic")
 
 
-def _lines(lines: Sequence[Line]) -> Iterator[str]:
+def _lines(lines: Sequence[VisibleLine]) -> Iterator[str]:
     """Lines that can be a price. A number and the currency under it are one."""
     for line, below in zip_longest(lines[1:], lines[2:]):
         if line.area in ("nav", "footer", "aside") or len(line.text) > 120:
@@ -177,8 +170,8 @@ def _priced_parts(text: str) -> list[str]:
 
 
 def _is_signed(price: Price, document: Document) -> bool:
-    """Whether the amount has a currency. Two letters that few shops use for one (`MT`, `KD`) count if the page has them
-    beside several numbers: once, they are more often a unit or a part of a name."""
+    """Return whether the amount has a currency. Two letters that few shops use for one (`MT`, `KD`) count if the
+    page has them beside several numbers: once, they are more often a unit or a part of a name."""
     if price.symbol is None or price.symbol.upper() in _WORDS:
         return False
     if len(price.symbol) != 2 or not price.symbol.isascii() or not price.symbol.isalpha() or price.symbol in _COMMON:
@@ -204,7 +197,7 @@ def _dollar(document: Document) -> str | None:
 
 
 def _is_american(locale: str | None) -> bool:
-    """Whether a locale such as `en-US` may be that of the United States; one without a country may."""
+    """Return whether a locale such as `en-US` may be that of the United States; one without a country may."""
     language, _, country = (locale or "en").strip().lower().replace("_", "-").partition("-")
     return (language == "en" and country in ("", "us")) or (language, country) == ("es", "us")
 

@@ -7,6 +7,7 @@ first request that needs one.
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import count
 from random import Random
 
 from forager.core.clock import Clock
@@ -17,11 +18,11 @@ from forager.fetch.browser.chromium import ChromiumBrowser
 from forager.fetch.browser.gate import Gate
 from forager.fetch.browser.pool import Launcher, Pool, PoolLimits, PoolStats
 from forager.fetch.browser.visit import Manner, Visit
-from forager.fetch.errors import map_errors
 from forager.fetch.fingerprints import DELAY, Fingerprints, action_delay
 from forager.fetch.guard import EgressGuard
+from forager.fetch.http.connect import map_errors
+from forager.fetch.http.sessions import HARMLESS
 from forager.fetch.page_classifier import looks
-from forager.fetch.redirect import HARMLESS
 
 NAVIGATION_TIMEOUT = 30.0
 Endpoints = Callable[[int], ProxyEndpoint]
@@ -55,6 +56,9 @@ class BrowserFetcher:
         self._endpoints = endpoints
         self._random = random or Random()  # noqa: S311 - delays and disguises, not secrets
         self._fingerprints = Fingerprints(self._random)
+        self._numbers = count(1)
+        self.visits: dict[int, Visit] = {}
+        """Pages that are open now, by a number of their own."""
 
     async def __call__(self, request: Request) -> Response:
         """Visit one page. Raises `PoolExhausted` if no browser is free, and the errors of `core.http.Fetch`."""
@@ -64,14 +68,20 @@ class BrowserFetcher:
             endpoint = self._endpoints(request.proxy) if request.proxy is not None else None
         manner = self._manner(request, endpoint.region if endpoint else None)
         async with self._pool.browser() as browser, self._gate.open(endpoint) as passage:
-            response = await Visit(browser, passage, self._guard, request, manner, self._clock).perform()
+            visit = Visit(browser, passage, self._guard, request, manner, self._clock)
+            number = next(self._numbers)
+            self.visits[number] = visit
+            try:
+                response = await visit.perform()
+            finally:
+                del self.visits[number]
         if not request.site:
             return response
         return replace(response, looks=looks(response.status, response.headers, response.body, rendered=True))
 
     @property
     def is_installed(self) -> bool:
-        """Whether the driver (the extra `browser`) is installed."""
+        """Return whether the driver (the extra `browser`) is installed."""
         return find_spec("playwright") is not None
 
     def stats(self) -> PoolStats:
@@ -93,7 +103,7 @@ class BrowserFetcher:
 
 
 def _check(request: Request) -> None:
-    """Refuse what a browser would repeat to every host that the page contacts (a body, headers), instead of dropping it
+    """Refuse a body and headers, which a browser would repeat to every host of the page, instead of dropping them
     silently."""
     if request.method.upper() != "GET" or request.body is not None:
         raise Permanent("a browser visit is a GET without a body. Send it by plain HTTP (render='http').")

@@ -28,11 +28,10 @@ from yarl import URL
 from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient, Unreachable
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
-from forager.fetch.browser.framing import Head, Malformed
-from forager.fetch.browser.relay import Inlet, Outlet
-from forager.fetch.connect import Dialer, dial, open_socket
+from forager.fetch.browser.relay import Head, Inlet, Malformed, Outlet
 from forager.fetch.guard import EgressGuard
-from forager.fetch.proxy_tunnel import Way, authorization, reach, refused_by, tunnel
+from forager.fetch.http.connect import Dialer, dial, open_socket
+from forager.fetch.proxies.tunnel import Way, authorization, reach, refused_by, tunnel
 
 MOST_CONNECTIONS = 256
 MOST_NAMES = 1024
@@ -46,7 +45,7 @@ log = structlog.get_logger("forager.fetch")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GateTarget:
     """The target of one request: a tunnel to host and port (CONNECT), or else a plain request for `path` there."""
 
     host: str
@@ -99,7 +98,7 @@ class Passage:
         self.sent = 0
         self.received = 0
         self.refusals = 0
-        """How many requests the guard refused."""
+        """Number of requests that the guard refused."""
         self.proxy_failed: ProxyFailed | None = None
         """The last failure of the proxy itself."""
         self.password = Secret(secrets.token_urlsafe(32))
@@ -155,7 +154,7 @@ class Passage:
         scheme, _, credentials = b"".join(head.values(b"proxy-authorization")).partition(b" ")
         return scheme.lower() == b"basic" and hmac.compare_digest(credentials.strip(), self._signed)
 
-    def target(self, head: Head) -> Target:
+    def target(self, head: Head) -> GateTarget:
         """Return the target of a request head. Raises if its spelling alone is refused."""
         tunnel = head.method == b"CONNECT"
         text = f"https://{head.target}" if tunnel else head.target
@@ -170,15 +169,15 @@ class Passage:
             self._refused(*_where(text), error)
             raise
         if not tunnel and url.scheme != "http":
-            raise Malformed("https is asked for by CONNECT")
+            raise Malformed("https uses CONNECT")
         # Use the authority as the guard parsed it, not as it was spelled: a proxy behind us would parse it again,
         # perhaps differently.
         authority = url.host_port_subcomponent or ""
-        return Target(
+        return GateTarget(
             url.raw_host or "", url.port or 0, tunnel, path if path.startswith("/") else f"/{path}", authority
         )
 
-    async def connect(self, target: Target, outlet: Outlet) -> None:
+    async def connect(self, target: GateTarget, outlet: Outlet) -> None:
         """Connect an outlet to an address that the guard has cleared for this target, directly or through the proxy."""
         try:
             addresses = await self._cleared(target.host, target.port)
@@ -195,7 +194,7 @@ class Passage:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise Unreachable(f"{target.host} gave no connection ({reason}).") from None
 
-    async def _through(self, proxy: ProxyEndpoint, target: Target, addresses: list[str], outlet: Outlet) -> None:
+    async def _through(self, proxy: ProxyEndpoint, target: GateTarget, addresses: list[str], outlet: Outlet) -> None:
         if self._forwards(target):
             await reach(proxy, self._way, lambda: outlet, CONNECT_TIMEOUT)
             return
@@ -204,19 +203,19 @@ class Passage:
         transport.set_protocol(outlet)
         outlet.connection_made(transport)
 
-    def _forwards(self, target: Target) -> bool:
+    def _forwards(self, target: GateTarget) -> bool:
         """Return whether the proxy gets the URL and not an address. It then resolves the name itself, which cannot be
         avoided."""
         return self._proxy is not None and self._proxy.protocol != "socks5" and not target.tunnel
 
-    def rewritten(self, head: Head, target: Target) -> bytes:
+    def rewritten(self, head: Head, target: GateTarget) -> bytes:
         if self._proxy is None or not self._forwards(target):
             return head.rewritten(target.path, target.authority)
         value = authorization(self._proxy)
         extra = ((b"Proxy-Authorization", value.encode()),) if value else ()
         return head.rewritten(f"http://{target.authority}{target.path}", target.authority, extra)
 
-    def note(self, target: Target, error: ForagerError) -> int:
+    def note(self, target: GateTarget, error: ForagerError) -> int:
         """Record why a connection failed. Returns the status to answer with."""
         if isinstance(error, Refused):
             self._refused(target.host, target.port, error)
@@ -226,12 +225,12 @@ class Passage:
         self._failed(target.host, target.port, error)
         return 502
 
-    def unwelcome(self, target: Target | None) -> str:
+    def unwelcome(self, target: GateTarget | None) -> str:
         """Handle a 407 in a plain answer: from the proxy, or from a site that pretends to be one."""
         if self._proxy and target and self._forwards(target):
             error: ForagerError = refused_by(self._proxy, 407)
         else:
-            error = Transient("the site asked for a password as only a proxy may (407).")
+            error = Transient("the site requested a password as only a proxy may (407).")
         if target:
             self.note(target, error)
         return error.message

@@ -3,7 +3,7 @@ lane does not load.
 
 It uses the page's DevTools session (`Fetch` domain), for documents and the blocked types only. Playwright's routing
 would stop every request of the page and shows only the first hop of a redirect; this sees every hop before it is sent,
-and costs other requests nothing. For the same reason it also supplies the gate's password: the browser asks for it at
+and costs other requests nothing. For the same reason it also supplies the gate's password: the browser requests it at
 the first document and remembers it for the rest of the visit. Playwright's request and response events are not used
 either, because each costs as much as loading a small file. Frames of other sites have their own sessions: their
 resources are not blocked. This module is about politeness only; the gate, which sees everything, decides what may be
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Refused
 from forager.core.http import Request
-from forager.core.reasons import Reason
+from forager.core.states import Reason
 from forager.fetch.browser.gate import USERNAME, Passage
-from forager.fetch.errors import shown
 from forager.fetch.guard import EgressGuard
+from forager.fetch.http.connect import shown
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
@@ -33,7 +33,7 @@ KINDS = {"image": "Image", "font": "Font", "media": "Media", "stylesheet": "Styl
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MainAnswer:
     url: str
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -58,7 +58,7 @@ class Intercept:
         self._session = session
         self.frame = ""
         """The main frame, known from the first navigation on."""
-        self.answer: Answer | None = None
+        self.answer: MainAnswer | None = None
         """The answer to the last navigation of the main frame."""
         self.last_url = request.url
         """The URL of the last navigation of the main frame."""
@@ -112,7 +112,7 @@ class Intercept:
     def _answered(self, event: dict[str, Any]) -> None:
         if "responseStatusCode" in event:
             headers = tuple((str(each["name"]), str(each["value"])) for each in event.get("responseHeaders", ()))
-            self.answer = Answer(str(event["request"]["url"]), int(event["responseStatusCode"]), headers)
+            self.answer = MainAnswer(str(event["request"]["url"]), int(event["responseStatusCode"]), headers)
 
     async def _navigate(self, event: dict[str, Any], number: str) -> None:
         try:
@@ -146,7 +146,7 @@ class Intercept:
                 await self._request.on_hop(url)
 
     async def _sign_in(self, event: dict[str, Any]) -> None:
-        """Supply the gate's password, once per request. A site that asks for one gets nothing."""
+        """Supply the gate's password, once per request. A site that requests one gets nothing."""
         number, challenge = event["requestId"], event["authChallenge"]
         response = {"response": "CancelAuth"}
         own = challenge.get("source") == "Proxy" and challenge.get("origin") == self._passage.url

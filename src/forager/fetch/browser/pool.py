@@ -6,7 +6,7 @@ process. With one task per browser, a bad page costs only its own visit, and mem
 it. A headless shell needs about 120 MB, so this is affordable.
 
 The pool never holds more browser processes than `most`, never lends one to two tasks, and never loses one: whatever was
-acquired is released, and whatever is closed is awaited. Only the launcher knows Playwright.
+acquired is released, and whatever is closed is awaited. Only the launcher uses Playwright.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ Launched = TypeVar("Launched", bound=Browser, covariant=True)
 
 class Launcher(Protocol[Launched]):
     def can_launch(self) -> bool:
-        """Whether a browser could be started. Cheap, because readiness calls it."""
+        """Return whether a browser could be started. Cheap, because readiness calls it."""
         ...
 
     async def launch(self, gone: Callable[[Launched], None]) -> Launched:
@@ -81,7 +81,7 @@ class PoolStats:
     recycled_count: int
     crashed_count: int
     launchable: int
-    """How many more could be started: readiness counts these with the available ones."""
+    """Number of browsers that could still be started: readiness adds these to the available ones."""
     waiting: int
 
 
@@ -109,6 +109,7 @@ class Pool(Generic[B]):
         self._idle: list[_Member[B]] = []  # the most recently used is taken first, so that the others can be ended
         self._waiting: deque[_Waiter[B]] = deque()
         self._starting = 0
+        self._has_launched = False
         self._pages = self._recycled = self._crashed = 0
         self._closing = False
         self._jobs: set[asyncio.Task[None]] = set()
@@ -150,7 +151,8 @@ class Pool(Generic[B]):
         members, self._members, self._idle = list(self._members.values()), {}, []
         await asyncio.gather(*(member.browser.close() for member in members))
         await asyncio.gather(*self._jobs, return_exceptions=True)
-        await self._launcher.close()
+        if self._has_launched:
+            await self._launcher.close()
 
     # ── lending ──
 
@@ -223,6 +225,7 @@ class Pool(Generic[B]):
 
     def _start(self, instead_of: B | None = None) -> None:
         self._starting += 1
+        self._has_launched = True
         self._spawn(self._started(instead_of))
 
     async def _started(self, instead_of: B | None) -> None:

@@ -7,33 +7,276 @@ a login to their domain). It never keeps a download, and it has a time limit: it
 """
 
 import asyncio
+import base64
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from multidict import CIMultiDict
+
 from forager.core.clock import Clock
-from forager.core.errors import BrowserCrashed, ForagerError, TimedOut
-from forager.core.http import Cookie, Request, Response
-from forager.fetch.browser.actions import most_seconds, perform
-from forager.fetch.browser.capture import read_html, response_of
-from forager.fetch.browser.chromium import ChromiumBrowser
-from forager.fetch.browser.failures import quietly, translated
+from forager.core.errors import BrowserCrashed, ForagerError, Permanent, Refused, TimedOut, Transient
+from forager.core.http import (
+    MOST_SCROLLS,
+    Action,
+    Click,
+    Cookie,
+    Request,
+    Response,
+    Screenshot,
+    Scroll,
+    WaitFor,
+    WaitQuiet,
+)
+from forager.core.states import Reason
+from forager.fetch.browser.chromium import ChromiumBrowser, page_crashed, quietly, translated
 from forager.fetch.browser.gate import Passage
-from forager.fetch.browser.intercept import Intercept
-from forager.fetch.browser.page_events import Witness
-from forager.fetch.errors import map_errors
+from forager.fetch.browser.intercept import Intercept, MainAnswer
 from forager.fetch.fingerprints import Fingerprint
 from forager.fetch.guard import EgressGuard, literal
-from forager.fetch.stopwatch import Stopwatch
+from forager.fetch.http.connect import map_errors
+from forager.fetch.http.fetcher import Stopwatch
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, CDPSession, Page
+    from datetime import datetime
+
+    from playwright.async_api import BrowserContext, CDPSession, ConsoleMessage, Page
+
+
+# Reads the rendered page into a `Response`: the status and headers of the answer, and the current HTML.
+#
+# It is read in an isolated JavaScript world, which the page's own changes to built-in objects do not reach. Its size is
+# checked there, before it is transferred, so that a page cannot fill our memory.
+
+
+TRIES = 3
+GOING_ELSEWHERE = 5.0
+# These headers describe the bytes on the wire, not the rendered page.
+NOT_OF_THE_PAGE = frozenset(("content-encoding", "content-length", "transfer-encoding", "content-type"))
+_SERIALISED = """(() => {
+  const type = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
+  const text = type + (document.documentElement ? document.documentElement.outerHTML : '');
+  return text.length > %d ? text.length : text;
+})()"""
+
+
+async def read_html(page: "Page", session: "CDPSession", frame: str, most: int) -> bytes:
+    """Return the current HTML. If the page navigates meanwhile, wait for the new one."""
+    from playwright.async_api import Error
+
+    for attempt in range(1, TRIES + 1):
+        try:
+            html = await _evaluated(session, frame, _SERIALISED % most)
+            break
+        except (Error, KeyError):
+            if attempt == TRIES or page.is_closed():
+                raise
+            await quietly(page.wait_for_load_state("domcontentloaded", timeout=GOING_ELSEWHERE * 1000))
+    body = html.encode(errors="replace") if isinstance(html, str) else None
+    if body is None or len(body) > most:
+        raise Refused(f"the page is larger than its cap of {most:,} bytes.", reason=Reason.TOO_LARGE)
+    return body
+
+
+def response_of(url: str, answer: MainAnswer | None, body: bytes, console: Sequence[str], at: "datetime") -> Response:
+    if answer is None:
+        message = "the browser shows a page that no answer belongs to."
+        raise Transient(message, maybe_done=True, reason=Reason.BROKEN_ANSWER)
+    headers = CIMultiDict((name, value) for name, value in answer.headers if name.lower() not in NOT_OF_THE_PAGE)
+    headers["Content-Type"] = "text/html; charset=utf-8"
+    return Response(
+        url=url if url.startswith("http") else answer.url,
+        status=answer.status,
+        headers=headers,
+        body=body,
+        at=at,
+        elapsed_ms=0,
+        rendered=True,
+        console=tuple(console),
+    )
+
+
+async def _evaluated(session: "CDPSession", frame: str, expression: str) -> object:
+    world = await session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "forager"})
+    read = await session.send(
+        "Runtime.evaluate",
+        {"expression": expression, "contextId": world["executionContextId"], "returnByValue": True},
+    )
+    value: object = read["result"]["value"]
+    return value
+
+
+# Listens to a page's events during a visit: console errors, pop-ups, load, crash.
+
+
+MOST_CONSOLE = 50
+LONGEST_LINE = 500
+BLOCKED = "net::ERR_BLOCKED_BY_CLIENT"  # an error about a resource that we blocked is not the page's
+
+
+class Witness:
+    """Listens to one page. `broken` is called when its process dies."""
+
+    def __init__(self, broken: Callable[[ForagerError], None]) -> None:
+        self.console: list[str] = []
+        self.loaded = asyncio.Event()
+        """Set when the page's initial resources are loaded."""
+        self._broken = broken
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def listen(self, page: "Page", context: "BrowserContext") -> None:
+        context.on("page", self._close_popup)
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.note(f"uncaught: {error}"))
+        page.on("crash", lambda _: self._broken(page_crashed()))
+        page.on("load", lambda _: self.loaded.set())
+
+    def note(self, line: str) -> None:
+        if len(self.console) < MOST_CONSOLE:
+            self.console.append(line[:LONGEST_LINE])
+
+    def _heard(self, message: "ConsoleMessage") -> None:
+        if message.type in ("error", "warning", "assert") and BLOCKED not in message.text:
+            self.note(f"{message.type}: {message.text}")
+
+    def _close_popup(self, popup: "Page") -> None:
+        """Close a pop-up. Dialogs need no handler: the driver dismisses them."""
+        self.note("a pop-up was closed")
+        task = asyncio.ensure_future(quietly(popup.close()))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+# Performs the script of a visit: wait, scroll, click, screenshot. An element that is missing is skipped, unless it is
+# required.
+
+
+MOST_SCREENSHOT = 16 * 1024 * 1024
+TALLEST = 10_000
+"""Maximum pixels of a full-page screenshot: an endless page would fill the browser's memory."""
+SCREENSHOT_TIMEOUT = 10.0
+GROWTH = 1.0
+"""Seconds that a page is given to grow after it was scrolled."""
+LONGEST = 600.0
+
+# A page that fits into the window cannot be scrolled, and has loaded everything already: returns null.
+_TO_THE_END = """() => {
+  const h = document.documentElement.scrollHeight;
+  if (h <= window.innerHeight) return null;
+  window.scrollTo(0, h);
+  return h;
+}"""
+_LOOKS_WRONG = """() => {
+  const came = performance.getEntriesByType('navigation')[0];
+  const text = document.body ? document.body.innerText : '';
+  const wall = "input[type=password], [class*=captcha i], [id*=captcha i], iframe[src*=captcha]";
+  return (came && came.responseStatus >= 400) || text.length < 200 || document.querySelector(wall) !== null;
+}"""
+_IS_LONGER = "before => document.documentElement.scrollHeight > before"
+
+Pause = Callable[[], Awaitable[None]]
+
+
+def most_seconds(script: Sequence[Action], longest_pause: float) -> float:
+    """Return the longest time that a script can take. A visit that takes longer is stuck."""
+    return sum(_seconds(action, longest_pause) for action in script)
+
+
+async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes | None:
+    """Perform all actions in order, with a pause before each. Returns the last screenshot, if one was taken."""
+    shot: bytes | None = None
+    for action in script:
+        if isinstance(action, Screenshot) and action.if_wrong and not await page.evaluate(_LOOKS_WRONG):
+            continue
+        await pause()
+        match action:
+            case WaitFor():
+                await _wait_for(page, action)
+            case WaitQuiet():
+                await _patiently(page.wait_for_load_state("networkidle", timeout=_ms(action.timeout)))
+            case Scroll():
+                await _scroll(page, action, pause)
+            case Click():
+                await _click(page, action)
+            case Screenshot():
+                shot = await _screenshot(page, action)
+    return shot
+
+
+async def _wait_for(page: "Page", action: WaitFor) -> None:
+    there = await _patiently(
+        page.wait_for_selector(action.selector, state="attached", timeout=_ms(action.timeout)), action.selector
+    )
+    if action.must and not there:
+        raise TimedOut(f"nothing that {action.selector!r} names appeared within {action.timeout:g} s.")
+
+
+async def _click(page: "Page", action: Click) -> None:
+    done = await _patiently(page.click(action.selector, timeout=_ms(action.timeout)), action.selector)
+    if action.must and not done:
+        raise TimedOut(f"nothing that {action.selector!r} names could be clicked within {action.timeout:g} s.")
+    # A click may lead to another page: the next actions apply to that one.
+    await _patiently(page.wait_for_load_state("domcontentloaded", timeout=_ms(LONGEST)))
+
+
+async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
+    for turn in range(min(action.times, MOST_SCROLLS)):
+        if turn:
+            await pause()
+        before = await page.evaluate(_TO_THE_END)
+        if before is None or not await _patiently(page.wait_for_function(_IS_LONGER, arg=before, timeout=_ms(GROWTH))):
+            return
+
+
+async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
+    """Take a screenshot. Returns None if it is too big."""
+    width = page.viewport_size["width"] if page.viewport_size else 1280
+    tall = action.full_page and await page.evaluate("() => document.documentElement.scrollHeight") > TALLEST
+    taken = await page.screenshot(
+        full_page=action.full_page,
+        timeout=_ms(SCREENSHOT_TIMEOUT),
+        clip={"x": 0, "y": 0, "width": width, "height": TALLEST} if tall else None,
+    )
+    return taken if len(taken) <= MOST_SCREENSHOT else None
+
+
+async def _patiently(waiting: Awaitable[object], selector: str | None = None) -> bool:
+    """Return whether the element appeared in time. Raises `Permanent` for an invalid selector, which is a mistake in
+    the script."""
+    from playwright.async_api import Error
+    from playwright.async_api import TimeoutError as PageTimeout
+
+    try:
+        await waiting
+    except PageTimeout:
+        return False
+    except Error as error:
+        if selector is not None and ("parsing" in str(error) or "not a valid selector" in str(error)):
+            raise Permanent(f"the selector {selector!r} cannot be read. Correct the script.") from None
+        raise
+    return True
+
+
+def _seconds(action: Action, pause: float) -> float:
+    match action:
+        case WaitFor() | WaitQuiet() | Click():
+            return pause + action.timeout + GROWTH
+        case Scroll():
+            return min(action.times, MOST_SCROLLS) * (pause + GROWTH + GROWTH)
+        case Screenshot():
+            return pause + SCREENSHOT_TIMEOUT + GROWTH
+
+
+def _ms(seconds: float) -> float:
+    return max(1.0, min(seconds, LONGEST) * 1000)
+
 
 SETTLE = 5.0
 """Seconds that a page may go on loading after its document has arrived. A page that never stops loading is then taken
 as it is."""
 SPARE = 15.0
+THUMBNAIL_TIMEOUT = 2.0
 OPEN_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 5.0
 GATE_STATUSES = frozenset((400, 403, 431, 502, 503))
@@ -73,6 +316,24 @@ class Visit:
         self._intercept: Intercept  # from the moment there is a page
         self._deadlines: list[asyncio.Timeout] = []
         self._watch = Stopwatch(clock)
+        self._session: CDPSession | None = None
+        self.url = request.url
+        self.since = clock.now()
+
+    async def thumbnail(self) -> bytes | None:
+        """Return a small JPEG of what the page shows now. None if there is no page yet, or drawing takes too long."""
+        from playwright.async_api import Error
+
+        if self._session is None:
+            return None
+        area = {"x": 0, "y": 0, "width": 1280, "height": 800, "scale": 0.25}
+        picture = {"format": "jpeg", "quality": 60, "clip": area}
+        try:
+            async with asyncio.timeout(THUMBNAIL_TIMEOUT):
+                drawn = await self._session.send("Page.captureScreenshot", picture)
+        except (Error, TimeoutError):
+            return None  # the visit has just ended, or the page is busy
+        return base64.b64decode(drawn["data"])
 
     async def perform(self) -> Response:
         """Navigate, perform the script, and read the page. Ends at once when the browser dies, even if its driver still
@@ -160,6 +421,7 @@ class Visit:
             session, self._request, self._guard, self._passage, failed=self._break, held=self._held
         )
         await asyncio.gather(self._intercept.start(), _disguise(session, self._manner.fingerprint))
+        self._session = session
         return page, session
 
     async def _answers(self, asked: Awaitable[T]) -> T:
@@ -199,7 +461,7 @@ class Visit:
             raise error
 
     def _meant(self, error: Exception) -> ForagerError:
-        """Return why a visit failed. The gate knows more than the browser reports."""
+        """Return why a visit failed. The gate has more details than the browser reports."""
         if self._browser.is_gone:
             return BrowserCrashed("the browser died while it was on the page.")
         if "net::ERR_" not in str(error):
@@ -211,7 +473,7 @@ class Visit:
             self._broken.set_exception(error)
 
     async def _close(self, context: "BrowserContext") -> None:
-        """Close the context. A browser that cannot do that is stuck, and is killed."""
+        """Close the context. A browser that fails to do so is stuck and is killed."""
         closing = asyncio.ensure_future(quietly(context.close()))
         done, _ = await asyncio.wait((closing,), timeout=CLOSE_TIMEOUT)
         if not done:

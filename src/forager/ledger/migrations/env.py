@@ -15,9 +15,8 @@ from alembic.operations import ops
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from forager.ledger.schema.connect import Store, in_transaction, parse_store
+from forager.ledger.schema.connect import Store, create_namespace, in_transaction, locate, parse_store
 from forager.ledger.schema.migrate import alone, migrate_connection
-from forager.ledger.schema.namespace import create_namespace, locate
 
 
 def run(connection: Connection) -> None:
@@ -64,13 +63,13 @@ def refuse_without_branch(revision: str) -> Any:
 def comparison(connection: Connection, places: list[Path]) -> dict[str, Any]:
     """Return the options for `revision --autogenerate`: all tables, and a migration for each branch that differs."""
     # This script is a program of its own, so it builds the pipelines as the application does.
-    from forager.config import new_settings
-    from forager.features import all_features
+    from forager.app.config import new_settings
+    from forager.app.features import all_features
+    from forager.app.wiring import build_pipelines
     from forager.ledger.catalog import Catalog
     from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES
-    from forager.ledger.schema.new_store import full_schema
-    from forager.ledger.schema.revisions import locations
-    from forager.wiring import build_pipelines
+    from forager.ledger.schema.migrate import locations
+    from forager.ledger.schema.tables import full_schema
 
     pipelines = build_pipelines(new_settings(), all_features())
     wanted = full_schema(Catalog(pipelines), connection.dialect.name)

@@ -5,21 +5,62 @@ Reports use other connections: those settings would make them slow.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import contextlib
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import asyncpg
+import orjson
 
+from forager.core.clock import Faults
+from forager.core.database import Dialect, Row
 from forager.core.errors import StoreError, StoreFull, StoreOutdated, StoreUnavailable
-from forager.core.faults import Faults
-from forager.core.new_job import JobNews
-from forager.ledger.postgres.pooled import connection_with
-from forager.ledger.schema.search_path import split_search_path
-from forager.ledger.shared.changelog import collect_news
+from forager.core.ledger import JobNews
+from forager.ledger.rules.changes import collect_news, news_so_far
+from forager.ledger.rules.jobs import QueuedCommand, take_step
+from forager.ledger.schema.connect import split_search_path
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
+
+
+# Connections behind a pooler in transaction mode, such as PgBouncer.
+#
+# Such a pooler assigns a server to a client at the start of each transaction, so nothing may outlive one: no prepared
+# statement, no setting of the session, no session lock. Everything that a transaction needs is set at its start.
+
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection  # the driver's own class takes no type parameter
+
+
+class PooledConnection(Connection):
+    """A connection that sends its settings together with each BEGIN, which costs no further round trip."""
+
+    settings: ClassVar[str] = ""
+
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
+        if query.startswith("BEGIN"):  # the driver begins every transaction with this method; a savepoint is not one
+            query += self.settings
+        return await super().execute(query, *args, timeout=timeout)
+
+
+def connection_with(settings: dict[str, str]) -> type[PooledConnection]:
+    """Return the class of connections whose transactions have these settings."""
+    each = [f"set_config('{name}', {_literal(value)}, true)" for name, value in settings.items()]
+    return type("PooledConnection", (PooledConnection,), {"settings": f" SELECT {', '.join(each)};"})
+
+
+def _literal(value: str) -> str:
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"
+
 
 T = TypeVar("T")
 Db: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
@@ -150,7 +191,7 @@ class Connections:
 
 
 def _most_idle(lease: float) -> float:
-    """Return the seconds after which the server ends a transaction whose process has stopped in the middle of it.
+    """Return the seconds after which the server ends the transaction of a process that has stopped in the middle of it.
 
     Such a transaction holds rows for which all others wait: the tail row, and the row of its own session, which a
     rescue needs. It must end well before the lease does, so that everything is rescued within one lease plus five
@@ -230,3 +271,303 @@ _GONE = (
     asyncpg.InternalClientError,
     asyncpg.InterfaceError,
 )
+
+
+# Portable SQL has `:name` values; PostgreSQL requires `$1`. Quoted text and casts (`::bigint`) are not changed.
+
+
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|::|:([A-Za-z_]\w*)")
+
+
+def numbered(sql: str, values: Mapping[str, Any] | None) -> tuple[str, list[Any]]:
+    """The statement with numbers, and its values in their order."""
+    text, names = _rewritten(sql)
+    have = values or {}
+    return text, [have[name] for name in names]
+
+
+@lru_cache(maxsize=1024)
+def _rewritten(sql: str) -> tuple[str, tuple[str, ...]]:
+    names: list[str] = []
+
+    def replace(token: re.Match[str]) -> str:
+        name = token[1]
+        if name is None:
+            return token[0]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    return _TOKEN.sub(replace, sql), tuple(names)
+
+
+# `Database` on PostgreSQL, for everything that is not a hot path: on connections without the hot path's planner
+# settings.
+
+
+SEARCH_SETTINGS = (
+    "SET LOCAL enable_bitmapscan = on; SET LOCAL plan_cache_mode = force_custom_plan;"
+    " SET LOCAL max_parallel_workers_per_gather = 0"  # several processes for one search would slow down all others
+)
+
+
+class PostgresDatabase:
+    dialect: Dialect = "postgresql"
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        text, ordered = numbered(sql, values)
+        async with self._connections.reading() as db:
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        text, ordered = numbered(sql, values)
+        async with self._connections.reading() as db:
+            return await db.fetch(text, *ordered)
+
+    async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
+        """Read on a connection of the hot path, whose planner settings allow nothing but index scans and nested loops:
+        a list of 100 keys makes the planner prefer a scan of a table of some 10,000 rows, which takes longer."""
+        text, ordered = numbered(_with_arrays(sql), keys)
+        async with self._connections.reading(by_keys=True) as db:
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
+    async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Read with planner settings of its own, for one transaction: reports may use no bitmap scan, and a full-text
+        index has no other; a plan for any words is ten times slower for most of them."""
+        text, ordered = numbered(sql, values)
+        async with self._connections.reading_together() as db:
+            await db.execute(SEARCH_SETTINGS)
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        text, ordered = numbered(sql, values)
+        rows = await self._connections.run(lambda db: db.fetch(text, *ordered))
+        return [dict(row) for row in rows]
+
+
+@lru_cache(maxsize=256)
+def _with_arrays(sql: str) -> str:
+    return re.sub(r"\bIN (:[A-Za-z_]\w*)", r"= ANY(\1::text[])", sql)
+
+
+# Encodes long arrays as parameters. The driver inspects each element of a list several times, but sends a text as it
+# is.
+#
+# Numbers without NULL are sent in PostgreSQL's array syntax, which the statement casts: `$1::text::bigint[]`. Columns
+# of other types are sent as JSON, which the statement unpacks with `rows_from`.
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Return numbers (without NULL) in PostgreSQL's array syntax."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def unless_all(usual: T, values: Sequence[T]) -> Sequence[T] | None:
+    """Return None if every value is the usual one: `unnest` then yields NULLs, which the statement replaces by it."""
+    return None if values.count(usual) == len(values) else values
+
+
+def as_json(values: Sequence[Any]) -> str | None:
+    """Encode a column of texts, numbers and booleans, or of JSON values. Returns None if every value is None."""
+    if values[0] is None and values.count(None) == len(values):
+        return None
+    try:
+        return orjson.dumps(values).decode()
+    except TypeError as error:  # a number beyond 64 bits, half a character
+        raise StoreError(f"The ledger refused a value: {error}") from error
+
+
+def documents(values: Sequence[str | None]) -> str | None:
+    """Encode a column of JSON texts, which are stored unchanged."""
+    if values[0] is None and values.count(None) == len(values):
+        return None
+    return f"[{','.join(['null' if value is None else value for value in values])}]"
+
+
+def rows_from(columns: Sequence[tuple[str, bool]], first: int = 1) -> str:
+    """Return the FROM item that unpacks these columns, given as (name, whether it holds documents), from parameters in
+    that order.
+
+    A NULL parameter yields NULL for each row, as long as another parameter is not NULL. Scalars are text and must be
+    cast.
+    """
+    calls = [
+        f"json_array_elements{'' if documents_ else '_text'}(${n}::json)"
+        for n, (_, documents_) in enumerate(columns, first)
+    ]
+    return f"ROWS FROM ({', '.join(calls)})"
+
+
+def document(column: str) -> str:
+    """Return SQL that maps a JSON null to NULL."""
+    return f"CASE WHEN json_typeof({column}) <> 'null' THEN {column} END"
+
+
+# Notifications from other processes: new work, and jobs that have ended. A lost notification only delays a waiter until
+# its next poll; so does a pooler, through which none arrives.
+
+
+CHANNEL = "forager_work"
+ENDED = "forager_ended"
+MOST_NAMED = 400
+"""A notification holds 8,000 bytes: if more jobs than this end at once, none is named."""
+FIRST_PAUSE = 0.1
+LISTEN_PAUSE = 2.0
+# The last one is raised by the driver when the connection is lost between two of its own steps.
+LOST = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
+async def tell(db: Db) -> None:
+    """Notify other processes, with this transaction's commit, that there is work. Notifications serialise commits, so a
+    transaction whose work is only for its own session must not send one."""
+    await db.execute(f"NOTIFY {CHANNEL}")
+
+
+class Listener:
+    """Listens on a connection of its own. Without a URL it receives nothing, and its waiters poll."""
+
+    def __init__(self, url: str | None) -> None:
+        self._arrived = asyncio.Event()
+        self._tell: list[Callable[[Collection[int]], None]] = []
+        self._task = asyncio.create_task(self._listen_for_ever(url), name="ledger-listen") if url else None
+
+    async def wait(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._arrived.wait(), timeout)
+        except TimeoutError:
+            return
+        self._arrived.clear()
+
+    def arrived(self) -> None:
+        self._arrived.set()
+
+    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
+        self._tell.append(tell)
+
+    async def close(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _listen_for_ever(self, url: str) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._listen_once(url)
+                pause = FIRST_PAUSE
+            except LOST:
+                pause = min(pause * 2, LISTEN_PAUSE)
+            await asyncio.sleep(pause)
+
+    async def _listen_once(self, url: str) -> None:
+        """Listen until the connection is lost."""
+        lost = asyncio.Event()
+        db = await asyncpg.connect(
+            url, timeout=CONNECT_SECONDS, server_settings={"application_name": "forager listener"}
+        )
+        try:
+            db.add_termination_listener(lambda _: lost.set())
+            await db.add_listener(CHANNEL, lambda *_: self._arrived.set())
+            await db.add_listener(ENDED, self._jobs_ended)
+            self._arrived.set()  # a notification may have been missed while not connected
+            self._jobs_ended()
+            await lost.wait()
+        finally:
+            db.terminate()
+
+    def _jobs_ended(self, *message: Any) -> None:
+        """Report ended jobs, with their numbers if they were named."""
+        named = message[-1] if message else ""
+        jobs = [int(number) for number in named.split(",")] if named else []
+        for tell in self._tell:
+            tell(jobs)
+
+
+# Group commit for small transactions: those that arrive during a commit are committed together next.
+#
+# Every new job writes a change, and change numbers are assigned under a row lock that is held until the commit: alone,
+# each job would wait for the disk sync of the one before. A command that fails is rolled back to its own savepoint; the
+# others continue.
+
+
+Item = TypeVar("Item")
+
+MOST_IN_A_GROUP = 64
+
+
+class CommitGroup:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._waiting: deque[QueuedCommand] = deque()
+        self._leader: asyncio.Task[None] | None = None
+
+    async def run_together(self, command: Callable[[Db, Sequence[Item]], Awaitable[Sequence[T]]], item: Item) -> T:
+        """Run a command in the next group. Returns when that is committed.
+
+        One call handles all items that wait for this command, and returns a result for each. If it fails, it is rolled
+        back and called for each item alone.
+        """
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(QueuedCommand(command, (item,), done))
+        if self._leader is None:
+            self._leader = asyncio.create_task(self._lead())
+        return await done
+
+    async def _lead(self) -> None:
+        try:
+            while self._waiting:
+                group = [self._waiting.popleft() for _ in range(min(MOST_IN_A_GROUP, len(self._waiting)))]
+                await self._commit(group)
+        finally:
+            self._leader = None
+
+    async def _commit(self, group: list[QueuedCommand]) -> None:
+        try:
+            ends = await self._connections.run(lambda db: _each(db, group))
+        except Exception as error:  # noqa: BLE001 - passed to the waiting caller
+            ends = [error] * len(group)
+        for asked, end in zip(group, ends, strict=True):
+            if asked.future.done():
+                continue  # its caller was cancelled
+            if isinstance(end, Exception):
+                asked.future.set_exception(end)
+            else:
+                asked.future.set_result(end)
+
+
+async def _each(db: Db, group: Sequence[QueuedCommand]) -> list[Any]:
+    if len(group) == 1:
+        return list(await _call(db, group))
+    ends: list[Any] = []
+    waiting = deque(group)
+    while waiting:
+        ends += await _end_of(db, take_step(waiting, MOST_IN_A_GROUP))
+    return ends
+
+
+async def _end_of(db: Db, step: Sequence[QueuedCommand]) -> list[Any]:
+    news = news_so_far()
+    heard = len(news)
+    try:
+        async with translated_errors(), db.transaction():
+            return list(await _call(db, step))
+    except (*COLLISIONS, StoreUnavailable, StoreFull):
+        raise  # not these members' doing: the group is tried again, or lost, as a whole
+    except Exception as error:  # noqa: BLE001 - passed to the waiting caller
+        del news[heard:]
+        if len(step) == 1:
+            return [error]
+    return [end for asked in step for end in await _end_of(db, [asked])]
+
+
+async def _call(db: Db, step: Sequence[QueuedCommand]) -> Sequence[Any]:
+    ends: Sequence[Any] = await step[0].command(db, [item for asked in step for item in asked.items])
+    return ends

@@ -1,26 +1,24 @@
 """Operations on jobs and dead letters: pause, resume, cancel and its drain, retry, discard."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from forager.core.errors import Conflict, NotFound
-from forager.core.ids import task_numbers
-from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.core.ids import IS_WITHOUT_TASKS, task_numbers
+from forager.core.states import AFTER_FAILED, CANCELLED, ErrorType, JobState, Reason, TaskState
 from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.aftermath import after_ends, close
-from forager.ledger.postgres.changes import job_says, write_changes
-from forager.ledger.postgres.connection import NOW, Db
-from forager.ledger.postgres.counters import lock_jobs, write_counters
-from forager.ledger.postgres.flows import add_flows, pause_flows
-from forager.ledger.postgres.followers import skip_followers
-from forager.ledger.postgres.joining import Named, join_open
-from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.listen import tell
+from forager.ledger.postgres.changes import lock_jobs, log_job, logged_task_changes, write_changes, write_counters
+from forager.ledger.postgres.connection import NOW, Db, tell
+from forager.ledger.postgres.lanes import add_flows, add_spending, pause_flows, wake
+from forager.ledger.postgres.settle import PendingWrites, after_ends, bury, close, keep_lost
 from forager.ledger.postgres.submit import write_secrets
-from forager.ledger.postgres.tells import told_changes
-from forager.ledger.shared.changelog import note, then
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
+from forager.ledger.postgres.tasks import JustQueued, join_open, skip_followers
+from forager.ledger.rules.changes import Deltas, has_ended, no_dead_letter, note, then, was_cancelled
+from forager.ledger.rules.jobs import CUT_OFF
+from forager.ledger.rules.scheduling import crash_error, group_size, is_given_up
 
 
 async def pause(db: Db, job: UUID, reason: str | None) -> None:
@@ -35,7 +33,7 @@ async def pause(db: Db, job: UUID, reason: str | None) -> None:
     now = await _now(db)
     await pause_locked(db, number, reason)
     more = {"reason": reason} if reason else None
-    await write_changes(db, [await job_says(db, number, "paused", more)], now)
+    await write_changes(db, [await log_job(db, number, "paused", more)], now)
 
 
 async def pause_locked(db: Db, job: int, reason: str | None) -> bool:
@@ -64,10 +62,14 @@ async def prioritise(db: Db, job: UUID, turn: int) -> None:
     await db.execute("UPDATE jobs SET turn = $2 WHERE id = $1", number, turn)
 
 
-async def resume(db: Db, job: UUID) -> None:
+_CUT_OFF = CUT_OFF.format(job="$1")
+
+
+async def resume(db: Db, catalog: Catalog, job: UUID) -> None:
     number, state, drain = await _job(db, job)
     if _is_running_already(job, state, drain):
         return
+    await _queue_again(db, catalog, job, number, [row[0] for row in await db.fetch(_CUT_OFF, number)])
     lanes = await pause_flows(db, [number], paused=False)
     suspects = await db.fetch(
         "SELECT DISTINCT l.id FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8 WHERE q.job_id = $1", number
@@ -84,7 +86,7 @@ async def resume(db: Db, job: UUID) -> None:
         number,
     )
     await tell(db)
-    await write_changes(db, [await job_says(db, number, "resumed")], now)
+    await write_changes(db, [await log_job(db, number, "resumed")], now)
 
 
 async def cancel(db: Db, job: UUID) -> int | None:
@@ -186,8 +188,8 @@ async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, fail
         raise was_cancelled(public_id)
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
-    told = await told_changes(db, catalog, deltas)
-    change = await job_says(db, job, "retried")
+    told = await logged_task_changes(db, catalog, deltas)
+    change = await log_job(db, job, "retried")
     await write_changes(db, [*told, *then(change, await write_counters(db, deltas, now))], now)
     return count
 
@@ -197,7 +199,7 @@ async def _join(db: Db, job: int, tasks: Sequence[int], one_open: Collection[str
     if not one_open:
         return 0
     rows = await db.fetch("SELECT id, job_id, kind, key FROM tasks WHERE id = ANY($1::bigint[])", list(tasks))
-    joined = await join_open(db, one_open, [Named(*row) for row in rows], now)
+    joined = await join_open(db, one_open, [JustQueued(*row) for row in rows], now)
     deltas.add(job, queued=-len(joined), skipped=len(joined))
     await skip_followers(db, sorted(joined), AFTER_FAILED, deltas, now)
     return len(joined)
@@ -278,3 +280,145 @@ INSERT INTO queue (task_id, lane_id, job_id, rank, state, due)
 SELECT id, lane_id, job_id, rank, state, CASE WHEN state = 2 THEN due END FROM t
 RETURNING task_id
 """
+
+
+# Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
+#
+# A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
+# crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task, and only
+# if its step had begun (`mark_step`); all others burn no attempt. Counting every crash instead would make dead letters
+# of innocent tasks that happened to run at the same time, or were only leased when the process was killed.
+#
+# `settle_and_lease` and a rescue both lock the session's row: neither can begin while the other is under way, and a
+# late settlement finds its claims gone.
+
+
+PAGE = 5_000
+
+_LATE = f"SELECT id FROM sessions WHERE lease_until < {NOW} ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED"
+_RUNNING = """
+SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.waiting_crashes, t.followed, j.drain,
+       t.begun IS NOT DISTINCT FROM q.claim AS begun, t.waits
+FROM queue q JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
+WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id LIMIT $2 FOR UPDATE OF q
+"""
+_PUT_BACK = """
+WITH q AS (UPDATE queue q SET state = $4, attempt = q.attempt - 1, claim = NULL, claimed_at = NULL, session_id = NULL
+  FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
+  WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7 RETURNING x.id, x.price)
+UPDATE tasks t SET together = $5, crashes = t.crashes + $6, waiting_crashes = t.waiting_crashes + $8,
+  cost = t.cost + q.price, guessed = t.guessed + q.price
+FROM q WHERE t.id = q.id
+"""
+_END = """
+WITH q AS (DELETE FROM queue q USING unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
+  WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7
+  RETURNING x.id, x.price, q.attempt, q.claim, q.claimed_at)
+UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_at = $6,
+  cost = t.cost + q.price, guessed = t.guessed + q.price,
+  crashes = t.crashes + $10, waiting_crashes = t.waiting_crashes + $11,
+  attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
+FROM q WHERE t.id = q.id
+"""
+# These lanes never have tasks: a worker must not take them.
+_FREE_LANES = f"""
+UPDATE lanes SET owner = NULL, wake_at = CASE WHEN {IS_WITHOUT_TASKS} THEN NULL ELSE $2::bigint END
+WHERE owner = $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    tasks: int
+    whole: bool
+    """Nothing of the session is left."""
+
+
+async def rescue_late(db: Db, catalog: Catalog) -> Rescued | None:
+    """Rescue a page of the session that has been late for longest. Returns None if no session is late, or if another
+    process is rescuing it."""
+    session = await db.fetchval(_LATE)
+    return None if session is None else await rescue(db, catalog, session, crashed=True)
+
+
+async def end_session(db: Db, catalog: Catalog, session: int) -> Rescued:
+    """End a session in order: it gives everything back, and no task becomes a suspect."""
+    if await db.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session) is None:
+        return Rescued(0, whole=True)
+    return await rescue(db, catalog, session, crashed=False)
+
+
+async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Rescued:
+    """Take back what a session held, a page at a time. Its reserved cost counts as spent, because the requests may have
+    been sent."""
+    in_flight = await db.fetchval("SELECT count(*) FROM queue WHERE session_id = $1 AND state = 3", session)
+    # The last page must not be so small that a task would look as if it had run alone.
+    rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
+    effect = PendingWrites(await db.fetchval(f"SELECT {NOW}"), catalog.deltas())
+    blamed = crashed and in_flight == 1 and all(r["begun"] for r in rows)
+    given_up = blamed and all(is_given_up(r["crashes"], r["waiting_crashes"], waits=r["waits"]) for r in rows)
+    dead = [r for r in rows if given_up and r["drain"] != CANCELLED]
+    lost, letters = [r["task_id"] for r in rows], [r["task_id"] for r in dead]
+    await keep_lost(db, catalog.with_attempts, lost, letters, effect.now, crashed=crashed)
+    await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed, blamed=blamed)
+    whole = len(rows) == in_flight
+    if whole:
+        await db.execute(_FREE_LANES, session, effect.now)
+        await db.execute("DELETE FROM sessions WHERE id = $1", session)
+        await tell(db)
+    await wake(db, {row["lane_id"]: effect.now for row in rows})
+    spent: defaultdict[int, int] = defaultdict(int)
+    for row in rows:
+        spent[row["lane_id"]] += row["price"]
+    await add_spending(db, spent, effect.now)
+    changes, hooked = await after_ends(db, catalog, effect.deltas, effect.now)
+    await close(db, catalog, effect.deltas, effect.now, changes=changes, hooked=hooked)
+    return Rescued(len(rows), whole)
+
+
+async def _put_back(
+    db: Db,
+    session: int,
+    rows: Sequence[Any],
+    dead: Sequence[Any],
+    in_flight: int,
+    effect: PendingWrites,
+    *,
+    crashed: bool,
+    blamed: bool,
+) -> None:
+    cancelled = [r for r in rows if r["drain"] == CANCELLED]
+    gone = {r["task_id"] for r in (*cancelled, *dead)}
+    back = [r for r in rows if r["task_id"] not in gone]
+    state = TaskState.SUSPECT if crashed else TaskState.READY
+    together = group_size(in_flight) if crashed else None
+    waiting = int(blamed and all(r["waits"] for r in rows))
+    running = int(blamed) - waiting
+    await db.execute(_PUT_BACK, *_columns(back), int(state), together, running, session, waiting)
+    died = crash_error(max((r["crashes"] + r["waiting_crashes"] + 1 for r in dead), default=0))
+    for group, end, error, reason, error_type in (
+        (cancelled, TaskState.CANCELLED, CANCELLED, CANCELLED, None),
+        (dead, TaskState.FAILED, died, Reason.CRASHED, ErrorType.INTERNAL),
+    ):
+        if group:
+            await db.execute(
+                _END, *_columns(group), int(end), error, effect.now, session, reason, error_type, running, waiting
+            )
+    await bury(db, [r["task_id"] for r in dead], effect.now)
+    effect.deltas.note([r["task_id"] for r in cancelled], TaskState.CANCELLED)
+    effect.deltas.note([r["task_id"] for r in dead], TaskState.FAILED)
+    for row in rows:
+        price = row["price"]
+        effect.deltas.add(row["job_id"], running=-1, reserved=-price, spent=price, guessed=price)
+    for group, counter in ((cancelled, "cancelled"), (dead, "failed"), (back, "queued")):
+        for row in group:
+            effect.deltas.add(row["job_id"], **{counter: 1})
+    followed = [r["task_id"] for r in dead if r["followed"]]
+    skipped = await skip_followers(db, followed, AFTER_FAILED, effect.deltas, effect.now)
+    effect.deltas.note(skipped, TaskState.SKIPPED)
+    if not crashed:
+        await add_flows(db, [(r["lane_id"], r["job_id"]) for r in back])
+
+
+def _columns(rows: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
+    return [r["task_id"] for r in rows], [r["claim"] for r in rows], [r["price"] for r in rows]

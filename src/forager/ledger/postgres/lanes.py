@@ -7,25 +7,58 @@ everything that was committed while it waited for the lock.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from forager.core.lane_names import IS_WITHOUT_TASKS
+from forager.core.ids import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
-from forager.core.pipeline import DEFAULT_QUEUE
-from forager.kit.queries import loads
-from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
-from forager.ledger.postgres.listen import tell
-from forager.ledger.postgres.shared_lanes import SHARED, TO_JOIN
-from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
-from forager.ledger.shared.free_lanes import free_by_queue
-from forager.ledger.shared.lane_without_task import has_no_task
-from forager.ledger.shared.plan_encoding import Encoded
-from forager.ledger.shared.spending import before_month, day_and_hour
+from forager.ledger.catalog import DEFAULT_QUEUE, Catalog
+from forager.ledger.postgres.connection import NOW, Connections, Db, pairs, tell
+from forager.ledger.rules.changes import before_month, day_and_hour
+from forager.ledger.rules.jobs import Encoded
+from forager.ledger.rules.scheduling import (
+    MOST_FREE,
+    Holder,
+    ServingSession,
+    fair_share,
+    free_by_queue,
+    has_no_task,
+    room_by_queue,
+    served,
+)
+from forager.sdk.queries import loads
+
+# Lanes whose limits are per worker (`Lane.scope` is `worker`): any number of sessions may use them at once.
+#
+# The owner of such a lane is 0, which is never the number of a session. So it is neither free nor owned: fair shares,
+# lanes without an owner and rescues leave it out without a condition of their own. Its tasks are leased with SKIP
+# LOCKED like all others. While it is awake (`wake_at` has passed) it has work, and sessions that do not use it yet may
+# join. The one that finds nothing more to do in it leaves, and puts it to sleep unless there is work after all, exactly
+# as an owner gives a lane back.
+
+
+SHARED = 0
+"""The `owner` of shared lanes. Sessions are numbered from 1."""
+# Few lanes are shared, so all of them are read, by ix_lanes_owner.
+_SHARED_AWAKE = "owner = 0 AND NOT paused AND id <> ALL($2::bigint[])"
+TO_JOIN = f"EXISTS (SELECT 1 FROM lanes WHERE {_SHARED_AWAKE} AND wake_at <= {NOW})"
+"""True if a shared lane outside `$2` has work."""
+_JOIN = f"""
+SELECT id, name, queue FROM lanes
+WHERE {_SHARED_AWAKE} AND wake_at <= $1 AND ($3::text[] IS NULL OR queue = ANY($3::text[]))
+ORDER BY wake_at, id LIMIT $4
+"""
+
+
+async def join_lanes(db: Db, session: Session, known: Collection[int], now: int, most: int) -> list[OwnedLane]:
+    """Return shared lanes of the session's queues that have work, except those that it uses already."""
+    queues = None if session.queues is None else list(session.queues)
+    rows = await db.fetch(_JOIN, now, list(known), queues, most)
+    return [OwnedLane(number, name, {}, queue=queue, shared=True) for number, name, queue in rows]
+
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
 _WAKE = """
@@ -53,8 +86,8 @@ ALIVE = f"""
 SELECT {NOW} AS now, {_SHARED} AS shared, {_BY_QUEUE} AS by_queue, {TO_JOIN} AS to_join
 FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s
 """
-"""Locks a living session's row until the commit, and tells whether other sessions want lanes, whether some session
-serves some queues only, and whether a shared lane outside `$2` has work."""
+"""Locks a living session's row until the commit. Returns whether other sessions want lanes, whether some session serves
+some queues only, and whether a shared lane outside `$2` has work."""
 # Lanes without tasks, such as those of sinks, are not part of the fair share.
 _HOLDERS = f"""
 SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
@@ -117,7 +150,8 @@ SELECT lane_id, coalesce(sum(spent_hour) FILTER (WHERE day = $2 AND hour = $3), 
        coalesce(sum(spent) FILTER (WHERE day = $2), 0)::bigint, sum(spent)::bigint
 FROM spending WHERE lane_id = ANY($1::bigint[]) AND day > $4 GROUP BY lane_id
 """
-# One row per day, which also holds what was spent in its last hour: caps per hour cost no row of their own.
+# One row per day. It also holds the spending of the last hour with spending, so that caps per hour need no rows of
+# their own.
 _ADD_SPENDING = """
 INSERT INTO spending (lane_id, day, spent, hour, spent_hour) SELECT x.id, $3, x.spent, $4, x.spent
 FROM unnest($1::bigint[], $2::bigint[]) AS x(id, spent) ORDER BY x.id
@@ -158,7 +192,8 @@ async def wake(db: Db, lanes: Mapping[int, int]) -> None:
 
 async def take(db: Db, session: Session, now: int, most: int, *, shared: bool, by_queue: bool) -> list[OwnedLane]:
     """Take lanes with work. If there are more than can be taken, the lowest turn comes first, then the lane that has
-    waited longest. `shared`: other sessions want lanes, too. `by_queue`: some session serves some queues only."""
+    waited longest. `shared`: whether other sessions also want lanes. `by_queue`: some session serves some queues
+    only."""
     if session.queues is not None or (shared and by_queue):
         return await _take_by_queue(db, session, now, most, shared=shared)
     if shared:
@@ -199,8 +234,8 @@ async def queues_of_lanes(db: Db, session: int) -> dict[int, str]:
 
 
 async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
-    """Return the session's fair share of lanes, and how many it has. `wants`: how many more it could use, if it reports
-    that now."""
+    """Return the session's fair share of lanes, and its number of lanes. `wants`: the additional lanes that it could
+    use, if it reports that now."""
     holders = {row[0]: Holder(*row) for row in await db.fetch(_HOLDERS, now)}
     own = holders.get(session, Holder(session, 0, 0))
     if wants is not None:
@@ -215,7 +250,7 @@ async def _room(db: Db, session: int, now: int, wants: int | None = None) -> dic
     for owner, queue, count in await db.fetch(_HELD_BY_QUEUE, [row[0] for row in rows]):
         held[owner][queue] = count
     servers = [
-        Server(number, said if wants is None or number != session else wants, served(queues), held[number])
+        ServingSession(number, said if wants is None or number != session else wants, served(queues), held[number])
         for number, said, queues in rows
     ]
     return room_by_queue(session, servers, pairs(await db.fetch(_FREE_BY_QUEUE, now, MOST_FREE)))
@@ -294,9 +329,9 @@ class LaneNumbers:
         self._connections = connections
         self._catalog = catalog
         self.known: dict[str, int] = {}
-        """Lanes that were asked for on behalf of a task, so that their queues are decided."""
+        """Lanes that were requested for a task, so that their queues are decided."""
         self._without_task: dict[str, int] = {}
-        """Lanes that were asked for otherwise."""
+        """Lanes that were requested without a task."""
 
     async def learn(self, names: Iterable[str]) -> Mapping[str, int]:
         """Return the numbers of these lanes. The first task of a new lane may still decide on its queue."""
@@ -355,3 +390,59 @@ async def _owned(db: Db, rows: Sequence[Any], now: int) -> list[OwnedLane]:
 
 def _text(state: Mapping[str, Any]) -> str:
     return orjson.dumps(state).decode()
+
+
+# Flows: the jobs with ready work in each lane. One row per (lane, job), so that a lease never scans tasks to find jobs.
+#
+# A flow may exist without ready work (a lease finds nothing and removes it), but ready work without a flow would wait
+# for ever. So a transaction that makes work ready also writes the flow, and thereby locks its row; one that removes a
+# flow locks it first and then searches for ready work in a new statement, which sees everything committed meanwhile.
+
+
+Flow = tuple[int, int]
+"""(lane, job)"""
+
+# DO UPDATE although nothing changes, to lock the row: otherwise a lease could remove it meanwhile.
+_ADD = """
+INSERT INTO flows (lane_id, job_id, turn, paused)
+SELECT x.lane_id, x.job_id, j.turn, j.state NOT IN ('queued', 'running') OR j.drain IS NOT NULL
+FROM unnest($1::bigint[], $2::bigint[]) AS x(lane_id, job_id) JOIN jobs j ON j.id = x.job_id
+ORDER BY x.lane_id, x.job_id
+ON CONFLICT (lane_id, job_id) DO UPDATE SET turn = excluded.turn
+"""
+_LOCK = """
+SELECT f.lane_id, f.job_id FROM unnest($1::bigint[], $2::bigint[]) AS x(lane_id, job_id)
+JOIN flows f ON f.lane_id = x.lane_id AND f.job_id = x.job_id FOR UPDATE OF f SKIP LOCKED
+"""
+_REMOVE = """
+DELETE FROM flows f USING unnest($1::bigint[], $2::bigint[]) AS x(lane_id, job_id)
+WHERE f.lane_id = x.lane_id AND f.job_id = x.job_id AND NOT EXISTS
+  (SELECT 1 FROM queue q WHERE q.lane_id = x.lane_id AND q.job_id = x.job_id AND q.state = 0)
+"""
+
+
+async def add_flows(db: Db, flows: Iterable[Flow]) -> None:
+    """Add flows. Call this before any row of a job is locked: pausing a job locks flows first as well."""
+    wanted = sorted(set(flows))
+    if wanted:
+        await db.execute(_ADD, [lane for lane, _ in wanted], [job for _, job in wanted])
+
+
+async def remove_exhausted(db: Db, flows: Collection[Flow]) -> None:
+    """Remove flows without ready work. Never waits: a flow that another transaction has locked is about to get some."""
+    if not flows:
+        return
+    mine = await db.fetch(_LOCK, [lane for lane, _ in flows], [job for _, job in flows])
+    if mine:
+        await db.execute(_REMOVE, [row[0] for row in mine], [row[1] for row in mine])
+
+
+async def pause_flows(db: Db, jobs: Collection[int], *, paused: bool) -> list[int]:
+    """Stop or resume offering the jobs' ready work. Returns their lanes."""
+    rows = await db.fetch(
+        "UPDATE flows SET paused = $2 WHERE (lane_id, job_id) IN (SELECT lane_id, job_id FROM flows"
+        " WHERE job_id = ANY($1::bigint[]) ORDER BY lane_id, job_id FOR UPDATE) RETURNING lane_id",
+        list(jobs),
+        paused,
+    )
+    return sorted({row[0] for row in rows})

@@ -7,15 +7,16 @@ limit together.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forager.core.ledger import Session, Want
-from forager.ledger.postgres.connection import Db, TryAgain, pairs
-from forager.ledger.postgres.counters import end_for_budget
-from forager.ledger.postgres.flows import Flow, add_flows, remove_exhausted
-from forager.ledger.postgres.settle import Effect
-from forager.ledger.shared.promotion import promoted_pages
+from forager.core.ledger import Lease, Session, Want
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.changes import end_for_budget, lock_jobs
+from forager.ledger.postgres.connection import NOW, Db, TryAgain, pairs
+from forager.ledger.postgres.lanes import Flow, add_flows, remove_exhausted, wake
+from forager.ledger.postgres.settle import PendingWrites
+from forager.ledger.rules.scheduling import MOST_SUSPECTS, Suspect, choose, promoted_pages
 
 MOST_JOBS = 32
 """Maximum jobs that share one round of a lane; the others come in the next rounds."""
@@ -27,7 +28,7 @@ class Round:
 
     session: Session
     claim: int
-    effect: Effect
+    effect: PendingWrites
     last: dict[int, int]
     """The job that was served last, by lane. It belongs to the lane's owner; losing it is harmless."""
     left: dict[int, int] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Round:
     limits: dict[int, Any] = field(default_factory=dict)
     """Rows of jobs with a limit, locked."""
     taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Tasks requested or leased so far, by job, over all lanes …"""
+    """Tasks requested or leased until now, by job, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     """… the price of those requested …"""
     paid: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -52,7 +53,7 @@ class Round:
 
 async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[int]) -> dict[int, int | None]:
     """Lease tasks in the wanted lanes. Returns, for each lane that had fewer than wanted, when its next task is due.
-    `own`: the lanes that the session owns and that are not paused."""
+    `own`: the session's lanes that are not paused."""
     round_.left = {w.lane: w.most for w in wants if w.lane in own and w.most > 0}
     round_.only = {w.lane: w.job for w in wants if w.job is not None}
     short: dict[int, int | None] = dict.fromkeys(w.lane for w in wants if w.lane not in own)
@@ -76,7 +77,7 @@ async def promote(db: Db, lanes: Sequence[int], now: int) -> None:
         await add_flows(db, {(row[0], row[1]) for row in promoted})
 
 
-def count_leases(effect: Effect, rows: Sequence[Any]) -> None:
+def count_leases(effect: PendingWrites, rows: Sequence[Any]) -> None:
     counts: defaultdict[int, int] = defaultdict(int)
     prices: defaultdict[int, int] = defaultdict(int)
     for row in rows:
@@ -120,7 +121,7 @@ async def _candidates(db: Db, round_: Round, lanes: set[int]) -> list[Any]:
 
 
 async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], asks: dict[Flow, int]) -> None:
-    """Divide what the lane wants into equal parts; what a limit leaves goes to the other jobs."""
+    """Divide the lane's request into equal parts for its jobs. What a limit leaves over goes to the other jobs."""
     left = round_.left[lane]
     for index, row in enumerate(candidates):
         part = -(-left // (len(candidates) - index))
@@ -237,7 +238,7 @@ JOB_COLUMNS = """
 j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
 j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
 """
-"""What the limits of a job need, of `jobs j`."""
+"""The columns of `jobs j` from which the limits of a job are computed."""
 # Sessions and claims are numbered from one sequence.
 NEXT_CLAIM = "nextval('sessions_id_seq')"
 _DUE = """
@@ -309,3 +310,155 @@ q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $4, cl
   WHERE q.ctid = ANY(ARRAY(SELECT place FROM pick)) RETURNING q.*)
 SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.lane_id, q.rank, q.task_id
 """
+
+
+# Offered tasks: reported to a message broker, and left for a minute to the consumer that gets the message.
+#
+# An offered task is a waiting one that is due in a minute. Every other worker takes it then, by the ordinary queries: a
+# lost message costs a minute, never a task. Until then a consumer may claim it by its number. A claim that a limit, a
+# pause or another owner of the lane forbids ends the offer: the task is due at once, for any lease. So after one call a
+# consumer is done with each of its messages.
+
+
+_CAN_BE_CLAIMED = "(q.state = 0 OR q.state = 1 AND q.offered)"
+_NAMED = f"""
+SELECT q.task_id, q.lane_id, q.job_id, t.price, {JOB_COLUMNS}
+FROM unnest($1::bigint[]) WITH ORDINALITY AS x(id, place) JOIN queue q ON q.task_id = x.id
+JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id WHERE {_CAN_BE_CLAIMED} ORDER BY x.place
+"""
+# Rows that another transaction has locked are being leased or ended by it.
+_CLAIM = f"""
+WITH pick AS MATERIALIZED (
+  SELECT q.task_id FROM queue q WHERE q.task_id = ANY($1::bigint[]) AND {_CAN_BE_CLAIMED} FOR UPDATE SKIP LOCKED),
+q AS (UPDATE queue q SET state = 3, due = NULL, offered = false, attempt = q.attempt + 1, session_id = $2, claim = $3,
+    claimed_at = $4
+  WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) RETURNING q.*)
+SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.task_id
+"""
+_END = """
+UPDATE queue q SET due = $2, offered = false WHERE q.task_id = ANY(ARRAY(
+  SELECT w.task_id FROM queue w WHERE w.task_id = ANY($1::bigint[]) AND w.state = 1 AND w.offered
+  ORDER BY w.task_id FOR UPDATE SKIP LOCKED))
+RETURNING q.lane_id
+"""
+
+
+async def claim_by_number(db: Db, round_: Round, wants: Sequence[Want], own: set[int]) -> list[Want]:
+    """Lease the tasks that are wanted by their numbers, within the limits of any lease, and end the other offers.
+    Returns what is still wanted."""
+    numbers = [number for want in wants for number in want.tasks]
+    rows = await db.fetch(_NAMED, numbers)
+    await lock_limited(db, round_, rows)
+    left = {want.lane: want.most for want in wants if want.lane in own}
+    chosen = [row["task_id"] for row in rows if _take_place(round_, row, left)]
+    taken = await db.fetch(_CLAIM, chosen, round_.session.id, round_.claim, round_.effect.now) if chosen else []
+    round_.rows += taken
+    got = {row["task_id"] for row in taken}
+    for row in rows:
+        if row["task_id"] in chosen and row["task_id"] not in got:
+            _give_place_back(round_, row, left)
+    await _end(db, [number for number in numbers if number not in got], round_.effect.now, own)
+    return [replace(want, most=left.get(want.lane, want.most), tasks=()) for want in wants]
+
+
+async def end_offers(db: Db, tasks: Sequence[int]) -> None:
+    """End the offers of these tasks: any lease may take them now."""
+    await _end(db, tasks, await db.fetchval(f"SELECT {NOW}"), set())
+
+
+async def _end(db: Db, tasks: Sequence[int], now: int, own: set[int]) -> None:
+    lanes = {row[0] for row in await db.fetch(_END, tasks, now)} if tasks else set()
+    await wake(db, {lane: now for lane in lanes if lane not in own})
+
+
+def _take_place(round_: Round, row: Any, left: dict[int, int]) -> bool:
+    """Count one task in, if its lane and its job allow it."""
+    job, price, lane = row["job_id"], row["price"], row["lane_id"]
+    effect, taken = round_.effect, round_.taken[job]
+    if left.get(lane, 0) <= 0 or not row["open"] or job in effect.halted or job in effect.draining:
+        return False
+    if row["batch_size"] is not None and taken >= row["batch_size"]:
+        return False
+    if row["limited"]:
+        limit = round_.limits.get(job)
+        if limit is None or limit["drain"] is not None:
+            return False
+        running = limit["running"] + effect.deltas.of(job, "running") + taken
+        if limit["concurrency"] is not None and running >= limit["concurrency"]:
+            return False
+        spent = limit["committed"] + effect.deltas.of(job, "spent") + effect.deltas.of(job, "reserved")
+        if limit["max_cost"] is not None and spent + round_.reserved[job] + price > limit["max_cost"]:
+            return False
+    left[lane] -= 1
+    round_.taken[job] += 1
+    round_.reserved[job] += price
+    round_.paid[job] += price
+    return True
+
+
+def _give_place_back(round_: Round, row: Any, left: dict[int, int]) -> None:
+    left[row["lane_id"]] += 1
+    round_.taken[row["job_id"]] -= 1
+    round_.reserved[row["job_id"]] -= row["price"]
+    round_.paid[row["job_id"]] -= row["price"]
+
+
+# Leasing suspects: tasks that were in flight when a worker died. The smallest group first.
+
+
+_FROM = """
+FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8
+JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
+WHERE l.owner IN ($1, 0) AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
+"""
+HAS_SUSPECTS = f"EXISTS (SELECT 1 FROM queue WHERE state = 8) AND EXISTS (SELECT 1 {_FROM})"
+_SUSPECTS = f"""
+SELECT q.task_id, q.lane_id, t.together, t.price, j.id AS job_id, j.running, j.concurrency, j.max_cost,
+       j.spent + j.reserved AS committed {_FROM} ORDER BY t.together, q.task_id LIMIT $2
+"""
+_TAKE_THESE = f"""
+WITH q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $2, claim = $3, claimed_at = $4
+  WHERE q.task_id = ANY($1::bigint[]) AND q.state = 8 RETURNING q.*)
+SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.task_id
+"""
+_HELD = f"""
+SELECT {LEASE_COLUMNS} FROM queue q JOIN tasks t ON t.id = q.task_id
+WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id
+"""
+
+
+_MARK = """
+UPDATE tasks t SET begun = q.claim, waits = $4 FROM queue q
+WHERE t.id = $1 AND q.task_id = t.id AND q.state = 3 AND q.claim = $2 AND q.session_id = $3 RETURNING t.id
+"""
+
+
+async def lease_suspects(
+    db: Db, catalog: Catalog, session: Session, claim: int, room: Mapping[int, int] | None, effect: PendingWrites
+) -> list[Lease]:
+    rows = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
+    if not rows:
+        return []
+    await lock_jobs(db, (row["job_id"] for row in rows))
+    locked = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
+    chosen, broke = choose((Suspect(*row) for row in locked), room)
+    for job in broke:
+        await end_for_budget(db, job)
+        effect.draining.add(job)
+    if not chosen:
+        return []
+    taken = await db.fetch(_TAKE_THESE, chosen, session.id, claim, effect.now)
+    count_leases(effect, taken)
+    leases = catalog.leases(taken)
+    for lease in leases:
+        lease.alone = len(leases) == 1
+    return leases
+
+
+async def mark_step(db: Db, session: Session, lease: Lease, *, waits: bool) -> bool:
+    """Record that the step of a suspect begins or continues. Returns False if the claim was lost."""
+    return await db.fetchval(_MARK, lease.task_id, lease.claim, session.id, waits) is not None
+
+
+async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:
+    return catalog.leases(await db.fetch(_HELD, session.id))

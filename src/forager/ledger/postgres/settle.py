@@ -11,33 +11,49 @@ order; any other could deadlock.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
 import orjson
 
+from forager.core.errors import Rejected
 from forager.core.ledger import Settlement
-from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
-from forager.core.table import Effect as RowEffect
-from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.aftermath import after_ends
-from forager.ledger.postgres.arrays import numbers, unless_all
-from forager.ledger.postgres.attempts import keep_attempts
-from forager.ledger.postgres.connection import Db, pairs
-from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
-from forager.ledger.postgres.followers import release_followers, skip_followers, skip_tasks
-from forager.ledger.postgres.lanes import add_spending, wake
-from forager.ledger.postgres.records import store_records
-from forager.ledger.postgres.tasks import insert_tasks
-from forager.ledger.postgres.unseen import keep_rejected, store_in_order
-from forager.ledger.shared.changelog import NewChange
-from forager.ledger.shared.counting import COUNTER_OF, Deltas
-from forager.ledger.shared.evidence import body_of, screenshot_of
-from forager.ledger.shared.job_creation import SPARED
-from forager.ledger.shared.patience import NewWait, in_vain, wait_or_give_up
-from forager.ledger.shared.plan_encoding import Encoded, encode
-from forager.ledger.shared.text import clean, clean_or_none
+from forager.core.states import AFTER_FAILED, CANCELLED, ErrorType, Reason, TaskState
+from forager.core.table import Effect
+from forager.ledger.catalog import Catalog, body_of, screenshot_of
+from forager.ledger.postgres.changes import logged_task_changes, write_changes, write_counters
+from forager.ledger.postgres.connection import (
+    Db,
+    numbered,
+    numbers,
+    pairs,
+    unless_all,
+)
+from forager.ledger.postgres.lanes import Flow, add_flows, add_spending, pause_flows, wake
+from forager.ledger.postgres.records import keep_rejected, store_in_order, store_records, update_unseen
+from forager.ledger.postgres.tasks import insert_tasks, release_followers, skip_followers, skip_tasks
+from forager.ledger.rules.changes import COUNTER_OF, Deltas, NewChange
+from forager.ledger.rules.end_hooks import (
+    COLUMNS,
+    DIED,
+    ENDED_JOB,
+    ENDED_TASK,
+    GIVEN_BACK,
+    LOST,
+    EndedJob,
+    EndedTask,
+    after_jobs,
+    after_tasks,
+    attempt_rows,
+    log_refused,
+    refuse_foreign,
+)
+from forager.ledger.rules.jobs import SPARED, Encoded, encode
+from forager.ledger.rules.records import Unseen, clean, clean_or_none
+from forager.ledger.rules.scheduling import NewWait, in_vain, wait_or_give_up
+from forager.sdk.queries import folded
 
 _SPARED = SPARED.format(job="$1", succeeded="$2::bool")
 _NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
@@ -46,7 +62,7 @@ Children = Sequence[tuple[int, Encoded]]
 
 
 @dataclass(slots=True)
-class Effect:
+class PendingWrites:
     """Collects what a transaction has done and must still write before its commit."""
 
     now: int
@@ -56,14 +72,14 @@ class Effect:
     ready: set[Flow] = field(default_factory=set)
     """Work that became ready."""
     due: dict[int, int] = field(default_factory=dict)
-    """When postponed work is due, by lane."""
+    """Due time of postponed work, by lane."""
     halted: dict[int, str] = field(default_factory=dict)
     """Jobs to be paused, and why."""
     draining: set[int] = field(default_factory=set)
     """Jobs that got new tasks although they are being drained."""
-    rows: list[RowEffect] = field(default_factory=list)
+    rows: list[Effect] = field(default_factory=list)
     """Effects of settlements on plain tables …"""
-    hooked: list[RowEffect] = field(default_factory=list)
+    hooked: list[Effect] = field(default_factory=list)
     """… and those of hooks."""
 
     def sleep_until(self, due: Mapping[int, int]) -> None:
@@ -84,7 +100,7 @@ async def settle(
     children: Mapping[int, list[Encoded]],
     lanes: Mapping[str, int],
     own_lanes: frozenset[int],
-    effect: Effect,
+    effect: PendingWrites,
 ) -> None:
     """Settle everything except the jobs' rows and the change log, which are written last, together with the leases."""
     drains = await _drains(db, settlements)
@@ -104,12 +120,12 @@ async def settle(
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
     await keep_attempts(db, live)
     await _store(db, catalog, live, effect)
-    if effect.deltas.ends or effect.deltas.told:
+    if effect.deltas.ends or effect.deltas.logged:
         changes, effect.hooked = await after_ends(db, catalog, effect.deltas, effect.now)
         effect.changes.extend(changes)
 
 
-async def _store(db: Db, catalog: Catalog, live: list[Settlement], effect: Effect) -> None:
+async def _store(db: Db, catalog: Catalog, live: list[Settlement], effect: PendingWrites) -> None:
     rare = [s for s in live if s.extras is not None]
     if rare:
         await keep_rejected(db, rare, effect.deltas, effect.now)
@@ -131,7 +147,7 @@ async def _drains(db: Db, settlements: Sequence[Settlement]) -> dict[int, str]:
 
 
 async def _pass_the_fence(
-    db: Db, settlements: Sequence[Settlement], drains: Mapping[int, str], effect: Effect
+    db: Db, settlements: Sequence[Settlement], drains: Mapping[int, str], effect: PendingWrites
 ) -> tuple[list[Settlement], set[int]]:
     """Return the settlements that pass, and which of their tasks have followers by now (the lease may be older)."""
     first: dict[int, Settlement] = {}
@@ -156,7 +172,7 @@ async def _pass_the_fence(
     return live, {number for number, has in followed.items() if has}
 
 
-async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool]:
+async def _end(db: Db, ends: list[Settlement], effect: PendingWrites) -> dict[int, bool]:
     """Take the tasks out of the queue. Returns those that passed, and whether they are followed."""
     if not ends:
         return {}
@@ -200,7 +216,7 @@ async def bury(db: Db, tasks: Sequence[int], now: int) -> None:
         await db.execute("INSERT INTO dead (task_id, ended_at) SELECT unnest($1::bigint[]), $2", tasks, now)
 
 
-async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int, bool]:
+async def _put_back(db: Db, back: list[Settlement], effect: PendingWrites) -> dict[int, bool]:
     """Return retries, snoozes and halts to the queue."""
     if not back:
         return {}
@@ -278,7 +294,7 @@ def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
         deltas.add(job, running=-count, reserved=-price, spent=cost, guessed=guessed, **{counter: count})
 
 
-async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:
+async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: PendingWrites) -> None:
     """Skip tasks that need not run, release the followers of completed tasks, and skip those of the others."""
     for (reason, message), names in _skips(live).items():
         await skip_tasks(db, names, reason, message, effect.deltas, effect.now)
@@ -309,7 +325,7 @@ async def _add_children(
     new: Children,
     lanes: Mapping[str, int],
     drains: Mapping[int, str],
-    effect: Effect,
+    effect: PendingWrites,
 ) -> None:
     once = {(job, plan.kind, plan.key): (job, plan) for job, plan in reversed(new)}
     plans = list(reversed(once.values()))
@@ -322,7 +338,7 @@ async def _add_children(
     await skip_followers(db, sorted(written.dead_ends), AFTER_FAILED, effect.deltas, effect.now)
 
 
-async def _spend(db: Db, live: list[Settlement], effect: Effect) -> None:
+async def _spend(db: Db, live: list[Settlement], effect: PendingWrites) -> None:
     spent: defaultdict[int, int] = defaultdict(int)
     for s in live:
         if s.cost:
@@ -359,7 +375,7 @@ def _facts(s: Settlement) -> str | None:
     return orjson.dumps(s.facts).decode() if s.facts else None
 
 
-# The fence is the claim alone: asking for `state = 3`, too, would make the planner walk the whole running index.
+# The fence is the claim alone: an additional `state = 3` would make the planner scan the whole running index.
 _END = """
 WITH q AS (
   DELETE FROM queue q
@@ -394,3 +410,108 @@ ORDER BY x.id
 ON CONFLICT (task_id) DO UPDATE SET content_type = excluded.content_type, body = excluded.body,
   screenshot = excluded.screenshot, kept_until = excluded.kept_until
 """
+
+
+# Writing the log of attempts: those that ended here, and those that died with their worker.
+
+
+_KEEP = f"""
+INSERT INTO attempts ({COLUMNS})
+SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                     $8::text[], $9::text[])
+"""
+# Selects kinds that keep every attempt, and the tasks that are given up now.
+_LOST = f"""
+INSERT INTO attempts ({COLUMNS})
+SELECT q.task_id, q.attempt, q.claimed_at, greatest(0, $2 - q.claimed_at), $3, $4, $5, $6, NULL
+FROM queue q JOIN tasks t ON t.id = q.task_id
+WHERE q.task_id = ANY($1::bigint[]) AND (t.kind = ANY($7::text[]) OR q.task_id = ANY($8::bigint[]))
+"""
+
+
+async def keep_attempts(db: Db, live: Sequence[Settlement]) -> None:
+    if rows := attempt_rows(live):
+        await db.execute(_KEEP, *([row[n] for row in rows] for n in range(len(rows[0]))))
+
+
+async def keep_lost(
+    db: Db, kinds: Collection[str], tasks: Sequence[int], given_up: Sequence[int], now: int, *, crashed: bool
+) -> None:
+    """Log the attempts that a dead session still held. `given_up` are tasks that have crashed alone for the last
+    time."""
+    if kinds or given_up:
+        why = (LOST, Reason.CRASHED, ErrorType.INTERNAL, DIED) if crashed else (GIVEN_BACK, None, None, None)
+        await db.execute(_LOST, tasks, now, *why, list(kinds), given_up)
+
+
+# End hooks: the consequences of ended tasks and jobs, and the effects of settlements on plain tables.
+#
+# Rows of plain tables are locked after those of jobs and before the tail, in the order of their tables and keys.
+
+
+_TASKS = f"SELECT {ENDED_TASK} FROM tasks WHERE id = ANY($1::bigint[]) AND kind = ANY($2::text[]) ORDER BY id"
+_JOBS = f"SELECT {ENDED_JOB} FROM jobs WHERE id = ANY($1::bigint[]) AND pipeline = ANY($2::text[]) ORDER BY id"
+_REFUSED = (Rejected, asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError)
+
+
+async def after_ends(db: Db, catalog: Catalog, deltas: Deltas, now: int) -> tuple[list[NewChange], list[Effect]]:
+    """Run the hooks of the tasks that ended, and write their updates of records. Returns changes, those of the tasks
+    themselves included, and effects."""
+    told = await logged_task_changes(db, catalog, deltas)
+    if not deltas.ends:
+        return told, []
+    rows = await db.fetch(_TASKS, sorted(deltas.ends), [*catalog.on_end])
+    followed = after_tasks(catalog, [EndedTask(*row) for row in rows], now)
+    unseen = [Unseen(job, record, None) for job, aftermath in followed for record in aftermath.updates]
+    changes = await update_unseen(db, catalog, unseen, now) if unseen else []
+    return [*changes, *told], [effect for _, aftermath in followed for effect in aftermath.effects]
+
+
+async def close(
+    db: Db,
+    catalog: Catalog,
+    deltas: Deltas,
+    now: int,
+    *,
+    leased: Collection[int] = (),
+    changes: Sequence[NewChange] = (),
+    effects: Sequence[Effect] = (),
+    hooked: Sequence[Effect] = (),
+) -> None:
+    """The last part of a transaction: the jobs' rows, plain tables, the change log, in this order.
+
+    `leased`: jobs that have tasks running now. `effects`: those of settlements. `hooked`: those of hooks, which must
+    never be the reason why the transaction fails.
+    """
+    ended = await write_counters(db, deltas, now, leased=leased)
+    if effects:
+        refuse_foreign(catalog, effects)
+        await _write_effects(db, effects)
+    if ended and catalog.on_job_end:
+        rows = await db.fetch(_JOBS, [change.job_id for change in ended], [*catalog.on_job_end])
+        hooked = [*hooked, *after_jobs(catalog, [EndedJob(*row) for row in rows], now)]
+    if hooked:
+        await _write_effects_or_log(db, catalog, hooked)
+    await write_changes(db, [*changes, *ended], now)
+
+
+async def _write_effects(db: Db, effects: Iterable[Effect]) -> None:
+    for write in folded(effects):
+        sql, values = numbered(write.sql, write.values)
+        await db.execute(sql, *values)
+
+
+async def _write_effects_or_log(db: Db, catalog: Catalog, effects: Sequence[Effect]) -> None:
+    """All of them; if the store refuses one, the others one by one."""
+    try:
+        refuse_foreign(catalog, effects)
+        async with db.transaction():  # a savepoint
+            await _write_effects(db, effects)
+    except _REFUSED:
+        for effect in effects:
+            try:
+                refuse_foreign(catalog, [effect])
+                async with db.transaction():
+                    await _write_effects(db, [effect])
+            except _REFUSED as error:
+                log_refused(effect, error)

@@ -1,17 +1,18 @@
 """`Ledger` on PostgreSQL: every verb is one transaction; the only clock is the database's.
 
-What this process caches (numbers of lanes, the job of a lane that was served last, drains in progress) only saves work:
-all of it may be lost or out of date.
+The caches of this process (numbers of lanes, the job that a lane served last, drains in progress) only save work: any
+of them may be lost or out of date.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from forager.core.archive import OldRecord
+from forager.core.clock import Faults, NoFaults
 from forager.core.errors import Conflict, StoreError
-from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
     Demand,
@@ -21,42 +22,184 @@ from forager.core.ledger import (
     LeaseBatch,
     NewJob,
     OwnedLane,
-    Received,
+    PartsReceived,
     Session,
     Settlement,
     Submitted,
     Swept,
     Want,
 )
-from forager.core.restored import LastNumbers, RestoredJob
 from forager.core.task import Plan
+from forager.core.upkeep import LastNumbers, OldRecord, RestoredJob
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
-from forager.ledger.postgres.append import append
-from forager.ledger.postgres.archive import archive
-from forager.ledger.postgres.connection import NOW, Connections, Db
-from forager.ledger.postgres.database import PostgresDatabase
-from forager.ledger.postgres.drain import Drain
-from forager.ledger.postgres.group import CommitGroup
-from forager.ledger.postgres.listen import Listener, tell
-from forager.ledger.postgres.offers import end_offers
-from forager.ledger.postgres.parts import add_part, open_job
-from forager.ledger.postgres.prune import WALKS, Walk
-from forager.ledger.postgres.rescue import end_session, rescue_late
-from forager.ledger.postgres.restore import restore
-from forager.ledger.postgres.settle import children_of
-from forager.ledger.postgres.settle_and_lease import Worker, lease_suspects_and_drain, settle_and_lease
-from forager.ledger.postgres.shared_lanes import join_lanes
-from forager.ledger.postgres.submission import Submissions
-from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
-from forager.ledger.postgres.suspects import held, mark_step
-from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
-from forager.ledger.postgres.watches import dispatch
-from forager.ledger.shared.fair_share import written
-from forager.ledger.shared.plan_encoding import Part, encode_all
-from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
-from forager.ledger.shared.verbs import SharedVerbs
-from forager.ledger.shared.watch_page import Taken, WatchPage
+from forager.ledger.postgres.append import append, dispatch
+from forager.ledger.postgres.changes import lock_jobs, log_job
+from forager.ledger.postgres.connection import NOW, CommitGroup, Connections, Db, Listener, PostgresDatabase, tell
+from forager.ledger.postgres.control import drain_page, end_session, pause_locked, rescue_late
+from forager.ledger.postgres.lanes import join_lanes
+from forager.ledger.postgres.lease import (
+    HAS_SUSPECTS,
+    NEXT_CLAIM,
+    Round,
+    claim_by_number,
+    end_offers,
+    held,
+    lease,
+    lease_suspects,
+    mark_step,
+    promote,
+)
+from forager.ledger.postgres.settle import PendingWrites, children_of, close, settle
+from forager.ledger.postgres.submit import SWEEP_PAGE, Submissions, add_part, open_job, remove_unfinished
+from forager.ledger.postgres.upkeep import WALKS, Walk, age, archive, drop_old, drop_old_robots, restore, wake_sleepers
+from forager.ledger.rules.jobs import Encoded, PlanPart, encode_all
+from forager.ledger.rules.recheck import RecheckPage, Taken
+from forager.ledger.rules.scheduling import written
+from forager.ledger.rules.upkeep import PageRemoved, PruneLimits, RemovePage, Retention
+from forager.ledger.rules.verbs import SharedVerbs
+
+# Ending the queued tasks of jobs that are cancelled or out of budget, a page at a time.
+
+
+_START = ("", "")
+
+
+class Drain:
+    def __init__(self, connections: Connections, catalog: Catalog) -> None:
+        self._connections = connections
+        self._catalog = catalog
+        self._jobs: dict[int, tuple[str, str]] = {}
+        """The start of the next page of each walk. Lost with the process: another process starts its sweep at the
+        beginning."""
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._jobs)
+
+    def add(self, jobs: Iterable[int]) -> None:
+        for job in jobs:
+            self._jobs.setdefault(job, _START)
+
+    async def page(self, limit: int) -> int:
+        """Look at up to `limit` tasks. Returns how many were ended."""
+        if not self._jobs:
+            return 0
+        job, begin = next(iter(self._jobs.items()))
+        ended, after = await self._connections.run(lambda db: drain_page(db, self._catalog, job, begin, limit))
+        if after is None:
+            self._jobs.pop(job, None)
+        else:
+            self._jobs[job] = after
+        return ended
+
+
+# Settles what ended, leases what fits, updates the counters and numbers the changes, all in one transaction.
+
+
+# The session's row stays locked until the commit, so that neither a rescue nor a call of an ended session can
+# interfere.
+_BEGIN = f"""
+SELECT n.now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
+       {NEXT_CLAIM} AS claim,
+       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner IN ($1, 0) AND NOT paused) AS own,
+       EXISTS (SELECT 1 FROM queue WHERE lane_id = ANY($2::bigint[]) AND state = 1 AND due <= n.now) AS due
+FROM (SELECT {NOW} AS now) n
+"""
+
+
+@dataclass(slots=True)
+class SessionCache:
+    """This process's cache for one of its sessions."""
+
+    session: Session
+    lanes: set[int] = field(default_factory=set)
+    """Lanes that it owns …"""
+    shared: set[int] = field(default_factory=set)
+    """… and those that it shares with other sessions. It must be notified of new work in them."""
+    last: dict[int, int] = field(default_factory=dict)
+    """The job that was served last, by lane."""
+    lost_an_answer: bool = False
+
+    def forget(self, lanes: Iterable[int]) -> None:
+        for lane in lanes:
+            self.lanes.discard(lane)
+            self.shared.discard(lane)
+            self.last.pop(lane, None)
+
+
+async def settle_and_lease(
+    db: Db,
+    catalog: Catalog,
+    worker: SessionCache,
+    settlements: Sequence[Settlement],
+    children: Mapping[int, list[Encoded]],
+    lanes: Mapping[str, int],
+    wants: Sequence[Want],
+    faults: Faults,
+) -> tuple[LeaseBatch, set[int]]:
+    """Return the batch, and the jobs that must be drained afterwards."""
+    session = worker.session
+    begun = await db.fetchrow(_BEGIN, session.id, [want.lane for want in wants])
+    if begun is None:
+        raise AssertionError("a SELECT from one row has one row")
+    effect = PendingWrites(begun["now"], catalog.deltas())
+    if settlements:
+        await settle(db, catalog, settlements, children, lanes, frozenset(worker.lanes), effect)
+    faults.at("settled")
+    round_ = Round(session, begun["claim"], effect, worker.last)
+    next_due: dict[int, int | None] = {}
+    if wants and begun["session"] is not None:
+        if begun["due"] or any(due <= effect.now for due in effect.due.values()):
+            await promote(db, begun["own"], effect.now)
+        own = set(begun["own"])
+        if any(want.tasks for want in wants):
+            wants = await claim_by_number(db, round_, wants, own)
+        next_due = await lease(db, round_, wants, own)
+    faults.at("leased")
+    decoding = asyncio.create_task(_decoded(catalog, round_.rows))  # while the server counts
+    try:
+        await _finish(db, catalog, effect, {row["job_id"] for row in round_.rows})
+    except BaseException:
+        decoding.cancel()
+        raise
+    return LeaseBatch(await decoding, effect.fenced, next_due, round_.limited, begun["suspects"]), effect.draining
+
+
+async def lease_suspects_and_drain(
+    db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None
+) -> tuple[list[Lease], set[int]]:
+    begun = await db.fetchrow(_BEGIN, session.id, [])
+    if begun is None or begun["session"] is None:
+        return [], set()
+    effect = PendingWrites(begun["now"])
+    leases = await lease_suspects(db, catalog, session, begun["claim"], room, effect)
+    await _finish(db, catalog, effect, {lease.job_id for lease in leases})
+    return leases, effect.draining
+
+
+async def _decoded(catalog: Catalog, rows: Sequence[Any]) -> list[Lease]:
+    return catalog.leases(rows)
+
+
+async def _finish(db: Db, catalog: Catalog, effect: PendingWrites, leased: Collection[int]) -> None:
+    """Write the jobs' rows and the change log, in this order and last. `leased`: jobs with newly running tasks."""
+    if effect.halted:
+        await lock_jobs(db, effect.deltas.jobs())
+        for job, reason in sorted(effect.halted.items()):
+            if await pause_locked(db, job, reason):
+                effect.changes.append(await log_job(db, job, "paused", {"reason": reason}))
+    await close(
+        db,
+        catalog,
+        effect.deltas,
+        effect.now,
+        leased=leased,
+        changes=effect.changes,
+        effects=effect.rows,
+        hooked=effect.hooked,
+    )
+
 
 MOST_SESSIONS_PER_SWEEP = 20
 
@@ -64,7 +207,7 @@ MOST_SESSIONS_PER_SWEEP = 20
 class PostgresLedger(SharedVerbs):
     """Use `await PostgresLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
-    tells_all = False  # a notification can be lost, and lanes wake up by the database's clock
+    announces_all = False  # a notification can be lost, and lanes wake up by the database's clock
 
     def __init__(
         self, connections: Connections, listener: Listener, catalog: Catalog, lease_seconds: float, faults: Faults
@@ -77,7 +220,7 @@ class PostgresLedger(SharedVerbs):
         self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
         self._listener = listener
         self._drain = Drain(connections, catalog)
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, SessionCache] = {}
         self.database = PostgresDatabase(connections)
         self._retention = Retention(self.database, catalog, {name: self._walk(walk) for name, walk in WALKS.items()})
 
@@ -110,11 +253,11 @@ class PostgresLedger(SharedVerbs):
         before the last."""
         return await self._submissions.write(job, plan)
 
-    async def open_job(self, job: NewJob) -> Received:
+    async def open_job(self, job: NewJob) -> PartsReceived:
         return await self._connections.run(lambda db: open_job(db, job))
 
-    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
-        part = Part(job, first, await encode_all(plan, self._catalog), more)
+    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> PartsReceived:
+        part = PlanPart(job, first, await encode_all(plan, self._catalog), more)
         numbers = await self._lanes.learn_for(part.plans)
         return await self._connections.run(lambda db: add_part(db, part, numbers, self._catalog, self._faults))
 
@@ -123,17 +266,17 @@ class PostgresLedger(SharedVerbs):
         numbers = await self._lanes.learn_for(encoded)
         return await self._connections.run(lambda db: append(db, job, encoded, numbers, self._catalog, again=again))
 
-    async def dispatch_page(self, page: WatchPage) -> Taken:
+    async def dispatch_page(self, page: RecheckPage) -> Taken:
         numbers, catalog = await self._lanes.learn_for(page.plans.values()), self._catalog
         contested: set[int] = set()
         return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, catalog, self._faults))
 
-    async def dispatch_pages(self, pages: Sequence[WatchPage]) -> Sequence[Taken | Conflict]:
+    async def dispatch_pages(self, pages: Sequence[RecheckPage]) -> Sequence[Taken | Conflict]:
         """Dispatch one after another, each in a transaction of its own.
 
         A transaction locks tasks, flows and lanes before jobs. One that added to many jobs in turn would lock a job
         before the flows of the next, and could deadlock with a settlement. Nor can they run side by side: each holds
-        the row of the watch.
+        the row of the recheck.
         """
         return [await self.try_page(page) for page in pages]
 
@@ -146,7 +289,7 @@ class PostgresLedger(SharedVerbs):
         await self._connections.run(lambda db: control.pause(db, job, reason))
 
     async def resume(self, job: UUID) -> None:
-        await self._connections.run(lambda db: control.resume(db, job))
+        await self._connections.run(lambda db: control.resume(db, self._catalog, job))
 
     async def prioritise(self, job: UUID, turn: int) -> None:
         await self._connections.run(lambda db: control.prioritise(db, job, turn))
@@ -317,8 +460,8 @@ class PostgresLedger(SharedVerbs):
         return True
 
     def _walk(self, walk: Walk) -> RemovePage:
-        async def page(limits: Limits, after: Any) -> Removed:
-            async def command(db: Db) -> Removed:
+        async def page(limits: PruneLimits, after: Any) -> PageRemoved:
+            async def command(db: Db) -> PageRemoved:
                 removed = await walk(db, self._catalog, limits, after)
                 self._faults.at("pruned")
                 return removed
@@ -347,16 +490,16 @@ class PostgresLedger(SharedVerbs):
         rows = await self.database.fetch(f"SELECT {NOW} AS now")
         return int(rows[0]["now"])
 
-    def _worker(self, session: Session) -> Worker:
-        return self._workers.setdefault(session.id, Worker(session))
+    def _worker(self, session: Session) -> SessionCache:
+        return self._workers.setdefault(session.id, SessionCache(session))
 
     @staticmethod
-    def _remember(worker: Worker, taken: Iterable[OwnedLane]) -> None:
+    def _remember(worker: SessionCache, taken: Iterable[OwnedLane]) -> None:
         for lane in taken:
             (worker.shared if lane.shared else worker.lanes).add(lane.id)
 
     @staticmethod
-    async def _take_lanes(db: Db, worker: Worker, most: int) -> list[OwnedLane]:
+    async def _take_lanes(db: Db, worker: SessionCache, most: int) -> list[OwnedLane]:
         # Locked until the commit, so that the session cannot be ended while it takes lanes.
         session = worker.session
         alive = await db.fetchrow(lanes.ALIVE, session.id, list(worker.shared))
@@ -369,7 +512,7 @@ class PostgresLedger(SharedVerbs):
         return joined + await lanes.take(db, session, now, most - len(joined), shared=shared, by_queue=by_queue)
 
     @staticmethod
-    async def _unknown_lanes(db: Db, session: Session, worker: Worker, most: int) -> list[OwnedLane]:
+    async def _unknown_lanes(db: Db, session: Session, worker: SessionCache, most: int) -> list[OwnedLane]:
         now = await db.fetchval(f"SELECT {NOW}")
         return await lanes.owned_but_unknown(db, session.id, worker.lanes, now, most)
 

@@ -4,31 +4,40 @@ complete.
 Small jobs that wait at the same time are written together: most of their cost is the statements, not the rows.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 
+from forager.core.clock import Faults
+from forager.core.errors import NotFound, StoreError
 from forager.core.ids import task_uuid
-from forager.core.ledger import NewJob, Submitted
+from forager.core.ledger import NewJob, PartsReceived, Submitted
 from forager.core.pipeline import BULK_FROM
 from forager.core.states import AFTER_FAILED, JobState, TaskState
+from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.changes import write_changes
-from forager.ledger.postgres.connection import NOW, Db, TryAgain
-from forager.ledger.postgres.counters import write_counters
-from forager.ledger.postgres.flows import add_flows, pause_flows
-from forager.ledger.postgres.followers import skip_followers
-from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.tasks import TaskName, Written, insert_tasks
-from forager.ledger.postgres.tells import told_changes
-from forager.ledger.shared.changelog import NewChange, job_change, job_created, then
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.job_creation import (
+from forager.ledger.postgres.changes import logged_task_changes, write_changes, write_counters
+from forager.ledger.postgres.connection import NOW, CommitGroup, Connections, Db, TryAgain
+from forager.ledger.postgres.lanes import LaneNumbers, add_flows, pause_flows, wake
+from forager.ledger.postgres.tasks import TaskName, TasksWritten, insert_tasks, not_there, skip_followers
+from forager.ledger.rules.changes import Deltas, NewChange, job_change, job_created, then
+from forager.ledger.rules.jobs import (
+    BEING_WRITTEN,
+    IN_ONE_GO,
     JOB_VALUES,
     PLANNING_LEASE_MS,
+    Encoded,
+    Planned,
+    PlanPart,
     Queue,
+    Whole,
     fingerprint,
     first_state,
     job_values,
@@ -37,9 +46,9 @@ from forager.ledger.shared.job_creation import (
     require_different_keys,
     require_room,
     require_same,
+    sent_whole,
     stood_still,
 )
-from forager.ledger.shared.plan_encoding import Encoded, Whole
 
 SWEEP_PAGE = 5_000
 
@@ -94,14 +103,14 @@ async def _queued(db: Db, catalog: Catalog, offered: Sequence[int]) -> list[NewC
         return []
     deltas = catalog.deltas()
     deltas.note_back(offered, TaskState.READY)
-    return await told_changes(db, catalog, deltas)
+    return await logged_task_changes(db, catalog, deltas)
 
 
 def _of(created: NewChange, ended: Sequence[NewChange]) -> list[NewChange]:
     return [change for change in ended if change.key == created.key] if ended else []
 
 
-async def _skip_joined(db: Db, written: Written, now: int) -> Deltas:
+async def _skip_joined(db: Db, written: TasksWritten, now: int) -> Deltas:
     """Count the tasks that were skipped as they were written, and skip what comes after them."""
     deltas = Deltas()
     for job, count in written.joined.items():
@@ -134,7 +143,7 @@ async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
 
 
 async def check_room(db: Db, jobs: Sequence[tuple[NewJob, int]]) -> None:
-    """Raise `Busy` if one of these jobs, with so many tasks each, would exceed its pipeline's queue limit.
+    """Raise `Busy` if one of these jobs, given with its number of tasks, would exceed its pipeline's queue limit.
 
     Must come first in its transaction: other submissions to the same queue wait here until these are counted.
     """
@@ -155,7 +164,7 @@ async def begin_planning(db: Db, job: NewJob) -> JobRow:
 
 
 async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tuple[int, list[JobRow]]:
-    """Insert new jobs with so many tasks each (None: not known yet). Returns the time and their rows."""
+    """Insert new jobs, given with their numbers of tasks (None: not known yet). Returns the time and their rows."""
     ((numbers, now),) = await db.fetch(_JOB_NUMBERS, len(jobs))
     rows = [JobRow(number, str(job.id or uuid4())) for number, (job, _) in zip(numbers, jobs, strict=True)]
     columns = zip(*[job_values(job) for job, _ in jobs], strict=True)
@@ -225,7 +234,7 @@ async def still_planning(db: Db, job: int) -> None:
 
 
 async def give_up_planning(db: Db, job: int) -> None:
-    """Give up a submission: the sweep will remove what was written so far."""
+    """Give up a submission: the sweep will remove its tasks."""
     await db.execute("UPDATE jobs SET planning_until = 0 WHERE id = $1 AND planning_until IS NOT NULL", job)
 
 
@@ -247,8 +256,8 @@ async def end_planning(db: Db, job: JobRow, total: int) -> None:
 
 
 async def remove_unfinished(db: Db) -> bool | None:
-    """Remove a job whose submission never ended, a page at a time. Returns True when it is gone, None if there is
-    none."""
+    """Remove a job whose submission never ended, a page at a time. Returns True when it is gone, None if no such job
+    exists."""
     job = await db.fetchval(
         f"SELECT id FROM jobs WHERE state = 'planning' AND finished_at IS NULL AND planning_until < {NOW}"
         " LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -294,3 +303,138 @@ WITH t AS (DELETE FROM tasks WHERE id = ANY(ARRAY(SELECT id FROM tasks WHERE job
 q AS (DELETE FROM queue USING t WHERE queue.task_id = t.id)
 SELECT id FROM t
 """
+
+
+# Runs a submission: whole or in chunks, once per Idempotency-Key, however many callers there are at once.
+
+
+SHARED = 200
+"""Jobs with at most this number of tasks share a commit with others."""
+
+
+class Submissions:
+    def __init__(
+        self,
+        connections: Connections,
+        group: CommitGroup,
+        catalog: Catalog,
+        lanes: LaneNumbers,
+        faults: Faults,
+    ) -> None:
+        self._connections = connections
+        self._group = group
+        self._queues: defaultdict[str, CommitGroup] = defaultdict(lambda: CommitGroup(connections))
+        """One lock per pipeline with a bounded queue: one submission at a time waits for the queue's lock in the
+        database."""
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._catalog = catalog
+        self._lanes = lanes
+        self._faults = faults
+
+    async def write(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        planned = await Planned.read(plan, self._catalog)
+        while True:
+            repeat = await self._repeat(job)
+            if isinstance(repeat, Submitted):
+                return repeat
+            if repeat is None:
+                # The losers of a race for the key search again and find the winner's job.
+                with contextlib.suppress(Repeated):
+                    if planned.whole:
+                        return await self._write_whole(Whole(job, planned.first))
+                    return await self._write_in_chunks(job, planned)
+            await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
+
+    async def _repeat(self, job: NewJob) -> object:
+        if job.idempotency_key is None:
+            return None
+        return await self._connections.run(lambda db: find_repeat(db, job))
+
+    async def _write_whole(self, whole: Whole) -> Submitted:
+        job, plans = whole
+        await self._lanes.learn_for(plans)
+        if len(plans) > SHARED:
+            async with self._turn_of(job):
+                (submitted,) = await self._connections.run(lambda db: self._create(db, [whole]))
+            return submitted
+        # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
+        group = self._queues[job.pipeline] if job.limits.bounds_queue else self._group
+        return await group.run_together(self._create, whole)
+
+    def _turn_of(self, job: NewJob) -> contextlib.AbstractAsyncContextManager[Any]:
+        """Serialise submissions to a bounded queue here: waiting for the lock in the database would hold a connection
+        each, and the heartbeat could get none."""
+        return self._locks[job.pipeline] if job.limits.bounds_queue else contextlib.nullcontext()
+
+    async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
+        await check_room(db, [(job, len(plans)) for job, plans in new])
+        submitted = await create_whole(db, new, self._lanes.known, self._catalog, hasten=True)
+        self._faults.at("job-written")
+        return submitted
+
+    async def _write_in_chunks(self, job: NewJob, planned: Planned) -> Submitted:
+        async def begin(db: Db) -> JobRow:
+            await check_room(db, [(job, IN_ONE_GO + 1)])  # the total is not known yet; it is at least this number
+            return await begin_planning(db, job)
+
+        async with self._turn_of(job):
+            row = await self._connections.run(begin)
+        try:
+            total = await self._write_chunks(row, planned)
+            await self._connections.run(lambda db: end_planning(db, row, total))
+        except Exception:
+            with contextlib.suppress(StoreError):
+                await self._connections.run(lambda db: give_up_planning(db, row.number))
+            raise
+        return Submitted(UUID(row.public_id), total, created=True)
+
+    async def _write_chunks(self, row: JobRow, planned: Planned) -> int:
+        known: dict[TaskName, int] = {}
+        total = 0
+        async with contextlib.aclosing(planned.chunks()) as chunks:
+            async for chunk in chunks:
+                lanes = await self._lanes.learn_for(chunk)
+                known.clear()  # a predecessor in an earlier chunk is looked up in the table
+                kinds = self._catalog.one_open
+                write = partial(write_chunk, job=row, plans=chunk, lanes=lanes, known=known, one_open=kinds)
+                total += await self._connections.run(write)
+                self._faults.at("chunk-written")
+        return total
+
+
+# Receives a job in parts, each in one transaction. Nothing of it can be leased before the last part.
+
+
+_BEING_WRITTEN = "SELECT j.public_id, j.total FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
+_JOB = "SELECT id, public_id, state, total FROM jobs WHERE public_id = $1 FOR UPDATE"
+
+
+async def open_job(db: Db, job: NewJob) -> PartsReceived:
+    repeat = await find_repeat(db, job)
+    if isinstance(repeat, JobState):
+        ((public_id, total),) = await db.fetch(_BEING_WRITTEN, job.idempotency_key)
+        return PartsReceived(UUID(public_id), total, is_open=True)
+    if repeat is not None:
+        return PartsReceived(repeat.job, repeat.total, is_open=False)
+    try:
+        begun = await begin_planning(db, job)
+    except Repeated:
+        raise TryAgain("another process opened the same job") from None
+    return PartsReceived(UUID(begun.public_id), 0, is_open=True, created=True)
+
+
+async def add_part(db: Db, part: PlanPart, lanes: Mapping[str, int], catalog: Catalog, faults: Faults) -> PartsReceived:
+    row = await db.fetchrow(_JOB, str(part.job))
+    if row is None:
+        raise NotFound(f"There is no job {part.job}.")
+    job, total = JobRow(row["id"], row["public_id"]), row["total"]
+    if row["state"] != JobState.PLANNING:
+        if await not_there(db, [(job.number, plan) for plan in part.plans]):
+            raise sent_whole(part.job, total)
+        return PartsReceived(part.job, total, is_open=False)
+    total += await write_chunk(db, job, part.missing(total), lanes, {}, catalog.one_open)
+    await db.execute("UPDATE jobs SET total = $2, queued = $2 - skipped WHERE id = $1", job.number, total)
+    faults.at("chunk-written")
+    if not part.more:
+        await end_planning(db, job, total)
+    return PartsReceived(part.job, total, is_open=part.more)

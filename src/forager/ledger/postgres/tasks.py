@@ -6,37 +6,123 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forager.core.errors import Conflict
-from forager.core.states import TaskState
-from forager.ledger.postgres.arrays import unless_all
-from forager.ledger.postgres.connection import NOW, Db, TryAgain
-from forager.ledger.postgres.flows import Flow
-from forager.ledger.postgres.joining import Named, join_open
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.plan_encoding import Encoded
+from forager.core.states import Reason, TaskState
+from forager.ledger.postgres.connection import NOW, Db, TryAgain, pairs, unless_all
+from forager.ledger.postgres.lanes import Flow
+from forager.ledger.rules.changes import Deltas
+from forager.ledger.rules.jobs import Encoded, joined
+
+# At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first.
+#
+# A first task that only waits for its own time (`Plan.due`) becomes due with a second one that was submitted, if that
+# is sooner. A recheck, a child task or a retry leaves it as it is: it must not use up the time that a person chose.
+#
+# The row of a key decides which transaction is first: the second one waits here for the first one's commit.
+
+
+class JustQueued(NamedTuple):
+    """A task that was just queued."""
+
+    task: int
+    job: int
+    kind: str
+    key: str
+
+
+# In the order of names, so that two transactions cannot deadlock. DO UPDATE although nothing changes, to lock the row.
+_LOCK = """
+INSERT INTO open_keys (kind, key, task_id)
+SELECT x.kind, x.key, x.id FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(kind, key, id) ORDER BY x.kind, x.key
+ON CONFLICT (kind, key) DO UPDATE SET task_id = open_keys.task_id RETURNING kind, key, task_id
+"""
+# A new statement sees what was committed while this one waited for the rows.
+_OPEN = "SELECT id, job_id FROM tasks WHERE id = ANY($1::bigint[]) AND state NOT IN (4, 5, 6, 7)"
+_TAKE = """
+UPDATE open_keys k SET task_id = x.id FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(kind, key, id)
+WHERE k.kind = x.kind AND k.key = x.key
+"""
+_END = """
+WITH q AS (DELETE FROM queue USING unnest($1::bigint[]) AS x(id) WHERE queue.task_id = x.id)
+UPDATE tasks t SET state = 6, reason = $4, error = x.error, error_type = NULL, facts = x.facts::json, ended_at = $5
+FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(id, error, facts) WHERE t.id = x.id
+"""
+# Only a task that waits for its own time. A retry or a snooze keeps its delay. The lane is woken for the new task. One
+# behind a predecessor (state 2) has no time of its own yet, so it makes nothing due.
+_HASTEN = """
+UPDATE queue q SET due = coalesce(n.due, $3)
+FROM unnest($1::bigint[], $2::bigint[]) AS x(new, first)
+JOIN queue n ON n.task_id = x.new JOIN tasks t ON t.id = x.first
+WHERE q.task_id = x.first AND q.state = 1 AND q.attempt = 0 AND NOT q.offered AND t.reason IS NULL
+  AND n.state IN (0, 1) AND q.due > coalesce(n.due, $3)
+"""
+
+
+async def join_open(
+    db: Db, one_open: Collection[str], tasks: Sequence[JustQueued], now: int, *, hasten: bool = False
+) -> set[int]:
+    """Skip the tasks whose key has an open task already, and return their numbers. The jobs' counters are not changed.
+
+    `hasten`: the tasks were submitted by a job. An open task that waits for its due time then becomes due when the new
+    task would have been, if that is sooner.
+    """
+    new = [task for task in tasks if task.kind in one_open]
+    if not new:
+        return set()
+    first: dict[tuple[str, str], JustQueued] = {}
+    for task in new:
+        first.setdefault((task.kind, task.key), task)
+    holders = await _holders(db, list(first.values()))
+    joins: dict[int, tuple[int, int]] = {}
+    for task in new:
+        job, number = holders.get((task.kind, task.key), first[task.kind, task.key][1::-1])
+        if number != task.task:
+            joins[task.task] = (job, number)
+    if joins:
+        messages = [joined(*of) for of in joins.values()]
+        columns = [error for error, _ in messages], [facts for _, facts in messages]
+        if hasten:
+            await db.execute(_HASTEN, list(joins), [first for _, first in joins.values()], now)
+        await db.execute(_END, list(joins), *columns, Reason.JOINED, now)
+    return set(joins)
+
+
+async def _holders(db: Db, tasks: Sequence[JustQueued]) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """Return the open task (job and number) of each name that has one. Names without an open task now belong to these
+    tasks."""
+    kinds, keys = [task.kind for task in tasks], [task.key for task in tasks]
+    rows = await db.fetch(_LOCK, kinds, keys, [task.task for task in tasks])
+    known = {(kind, key): number for kind, key, number in rows}
+    open_: dict[int, int] = pairs(await db.fetch(_OPEN, [known[task.kind, task.key] for task in tasks]))
+    own = {task.task for task in tasks}
+    holders = {name: (open_[number], number) for name, number in known.items() if number in open_ and number not in own}
+    mine = [task for task in tasks if (task.kind, task.key) not in holders]
+    await db.execute(_TAKE, [t.kind for t in mine], [t.key for t in mine], [t.task for t in mine])
+    return holders
+
 
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""
 WORTH_A_COPY = 200
 OFFERED_MS = 60_000
-"""How long an offered task is left to those who know its number (`offers.py`)."""
+"""Milliseconds for which only a claim by number takes an offered task."""
 ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
 
 
 @dataclass(slots=True)
-class Written:
+class TasksWritten:
     """The result of writing a group of plans. Tasks that existed already are not counted."""
 
     ready: set[Flow]
     count: dict[int, int]
-    """By job."""
+    """New tasks by job."""
     due: dict[int, int]
-    """When the first waiting task is due, by lane."""
+    """The earliest due time of waiting tasks, by lane."""
     dead_ends: set[int]
     """Predecessors that have ended without being completed: their new followers will never be released."""
     joined: dict[int, int]
     """Number of tasks skipped because another one is open for their key, by job."""
     offered: Sequence[int] = ()
-    """Tasks that are offered, and to be told."""
+    """Tasks that are offered; consumers must be notified."""
 
     def count_in(self, deltas: Deltas) -> None:
         for job, count in self.count.items():
@@ -72,16 +158,16 @@ async def insert_tasks(
     one_open: Collection[str] = (),
     offered: Collection[str] = (),
     hasten: bool = False,
-) -> Written:
-    """Write the tasks that their jobs do not have yet. `one_open`: kinds of which one task is open for each key;
-    `hasten` as for `join_open`. `offered`: kinds of which those are offered that could run at once.
+) -> TasksWritten:
+    """Insert the tasks that their jobs do not have yet. `one_open`: kinds with one open task per key; `hasten` as for
+    `join_open`. `offered`: kinds whose ready tasks are offered.
 
-    `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
-    be found under the numbers that `known` gives, or in the table. It is extended.
+    `known`: None if any task may exist already. Otherwise every task of the job is new; a predecessor is looked up in
+    `known`, then in the table. `known` is extended.
     """
     fresh = plans if known is not None else await not_there(db, plans)
     if not fresh:
-        return Written(set(), {}, {}, set(), {})
+        return TasksWritten(set(), {}, {}, set(), {})
     numbers = await _numbers(db, len(fresh))
     given = {} if known is None else known
     given.update({(job, p.kind, p.key): n for n, (job, p) in zip(numbers, fresh, strict=True)})
@@ -93,13 +179,13 @@ async def insert_tasks(
     ready = {(lane, job) for lane, job, state in flows if state == TaskState.READY}
     dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
     joined = await _join(db, new, one_open, hasten=hasten) if one_open else {}
-    written = Written(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
+    written = TasksWritten(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
     if offered:
         await _offer(db, new, written, offered, joined.keys())
     return written
 
 
-async def _offer(db: Db, new: _New, written: Written, kinds: Collection[str], joined: Collection[int]) -> None:
+async def _offer(db: Db, new: _New, written: TasksWritten, kinds: Collection[str], joined: Collection[int]) -> None:
     """Offer those of the new tasks that are ready, and note that they wait.
 
     The lane of a joined task stays among the ready ones: the task that it joined may have become due with it.
@@ -116,7 +202,7 @@ async def _offer(db: Db, new: _New, written: Written, kinds: Collection[str], jo
 
 async def _join(db: Db, new: _New, one_open: Collection[str], *, hasten: bool) -> dict[int, int]:
     """Skip tasks whose key has an open task already. Returns their jobs by task."""
-    names = [Named(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
+    names = [JustQueued(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
     if not any(name.kind in one_open for name in names):
         return {}
     skipped = await join_open(db, one_open, names, await db.fetchval(f"SELECT {NOW}"), hasten=hasten)
@@ -258,7 +344,7 @@ JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
 """
 _EXISTING = f"SELECT t.job_id, t.kind, t.key {_NAMED}"
 _PREDECESSORS = f"SELECT t.job_id, t.kind, t.key, t.id, t.state {_NAMED} ORDER BY t.id FOR NO KEY UPDATE OF t"
-# In the order of names, so that two outcomes that add the same tasks cannot deadlock.
+# Sorted by name, so that two outcomes with the same new tasks cannot deadlock.
 _INSERT = """
 WITH t AS (
   INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body, due, retries)
@@ -271,3 +357,71 @@ q AS (INSERT INTO queue (task_id, lane_id, job_id, rank, state, due)
   SELECT id, lane_id, job_id, rank, state, CASE WHEN state <> 0 THEN due END FROM t)
 SELECT count(*) FROM t
 """
+
+
+# Followers: tasks that come after others. They are released when their predecessor is completed, and skipped, with
+# their own followers, if it is not.
+
+
+_RELEASE = """
+WITH t AS (UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ANY($1::bigint[]) RETURNING id)
+UPDATE queue q SET state = CASE WHEN q.due > $2 THEN 1 ELSE 0 END, due = CASE WHEN q.due > $2 THEN q.due END
+FROM t WHERE q.task_id = t.id AND q.state = 2 RETURNING q.lane_id, q.job_id, q.due
+"""
+_SKIP_FOLLOWERS = """
+WITH t AS (UPDATE tasks SET state = 6, error = $2, reason = $4, error_type = NULL, ended_at = $3
+           WHERE state = 2 AND "after" = ANY($1::bigint[])
+           RETURNING id, job_id, followed),
+q AS (DELETE FROM queue USING t WHERE queue.task_id = t.id)
+SELECT id, job_id, followed FROM t
+"""
+# Only queued tasks: one that another session is leasing at this moment is left to it.
+_SKIP = """
+WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(
+    SELECT q.task_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
+    JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
+    JOIN queue q ON q.task_id = t.id WHERE q.state <> 3 ORDER BY q.task_id FOR UPDATE OF q))
+  AND state <> 3 RETURNING task_id, attempt)
+UPDATE tasks t SET state = 6, error = $4, reason = $6, error_type = NULL, ended_at = $5,
+  attempt = q.attempt FROM q WHERE t.id = q.task_id
+RETURNING t.id, t.job_id, t.followed
+"""
+
+
+async def release_followers(db: Db, tasks: Sequence[int], now: int) -> tuple[set[Flow], dict[int, int]]:
+    """Release followers. Returns the flows with ready work, and by lane when the first of the others is due."""
+    ready: set[Flow] = set()
+    first_due: dict[int, int] = {}
+    for lane, job, due in await db.fetch(_RELEASE, sorted(tasks), now):
+        if due is None:
+            ready.add((lane, job))
+        else:
+            first_due[lane] = min(due, first_due.get(lane, due))
+    return ready, first_due
+
+
+async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, message: str, deltas: Deltas, now: int) -> None:
+    """Skip queued tasks and their followers. `message` is their error message."""
+    columns = [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
+    rows = await db.fetch(_SKIP, *columns, message, now, reason)
+    for row in rows:
+        deltas.add(row[1], queued=-1, skipped=1)
+    followers = await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, message=message)
+    deltas.note([*(row[0] for row in rows), *followers], TaskState.SKIPPED)
+
+
+async def skip_followers(
+    db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, message: str | None = None
+) -> list[int]:
+    """Skip the followers of tasks that were not completed, and their followers: nothing would ever release them.
+
+    `message` is their error message; without it, the reason. Returns the tasks that were skipped.
+    """
+    ended, skipped = list(tasks), list[int]()
+    while ended:
+        rows = await db.fetch(_SKIP_FOLLOWERS, ended, message or reason, now, reason)
+        for row in rows:
+            deltas.add(row[1], queued=-1, skipped=1)
+        skipped.extend(row[0] for row in rows)
+        ended = [row[0] for row in rows if row[2]]
+    return skipped

@@ -1,23 +1,11 @@
 """The generic reports: jobs, tasks, records, lanes. Read only, paged by cursor, and no query scans history."""
 
-from forager.kit.queries import MOST, Page
-from forager.kit.reports import ChangeReport, EvidenceReport, JobReport, TaskDetail, TaskReport
-from forager.ledger.reports.jobs import Why
-from forager.ledger.reports.models import (
-    AttemptReport,
-    DeadLetter,
-    DeadLetterDetail,
-    DeadReason,
-    Health,
-    LaneReport,
-    PipelineLoad,
-    QueuedTask,
-    QueueLoad,
-    RecordKind,
-    SessionReport,
-    Spending,
-)
-from forager.ledger.reports.reports import Reports
+from forager.ledger.reports.jobs import AttemptReport, DeadLetter, DeadLetterDetail, DeadReason, QueuedTask, Why
+from forager.ledger.reports.lanes import Health, LaneReport, PipelineLoad, QueueLoad, SessionReport, Spending
+from forager.ledger.reports.records import RecordKind
+from forager.ledger.reports.reports import LedgerReports
+from forager.sdk.queries import MOST, QueryPage
+from forager.sdk.reports import ChangeReport, EvidenceReport, JobReport, TaskDetail, TaskReport
 
 __all__ = [
     "MOST",
@@ -30,12 +18,12 @@ __all__ = [
     "Health",
     "JobReport",
     "LaneReport",
-    "Page",
+    "LedgerReports",
     "PipelineLoad",
+    "QueryPage",
     "QueueLoad",
     "QueuedTask",
     "RecordKind",
-    "Reports",
     "SessionReport",
     "Spending",
     "TaskDetail",

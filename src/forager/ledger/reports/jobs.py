@@ -1,18 +1,66 @@
 """Jobs and their tasks, one or many, and the dead letters among them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from forager.core.blobs import FileName, StoredFile
+from pydantic import Field
+
+from forager.core.database import Database, Row
 from forager.core.errors import FieldError, NotFound, Rejected
-from forager.core.ids import task_numbers
-from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, no_job, task_body, walk
-from forager.kit.reports import EvidenceReport, JobReport, TaskDetail, TaskReport
-from forager.ledger.reports.models import DeadLetter, DeadLetterDetail, DeadReason
-from forager.ledger.reports.rows import evidence_report, job_report, task_fields
+from forager.core.ids import claim_text, task_numbers, task_uuid
+from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState, TaskState
+from forager.core.storage import FileName, StoredFile
+from forager.sdk.queries import MOST, QueryPage, Walk, at, job_number, loads, no_job, task_body, walk
+from forager.sdk.reports import EvidenceReport, JobReport, Report, TaskDetail, TaskReport
+
+
+class QueuedTask(Report):
+    """A task that does not run yet, with what is known about its wait."""
+
+    lane: str
+    state: TaskState
+    due_at: datetime | None
+    error: str | None
+    reason: str | None
+    is_offered: bool = False
+    """True if a message names it: until it is due, only a worker that reads the message can take it."""
+
+
+class AttemptReport(Report):
+    """One attempt of a task. Failed attempts are kept; steps that declare it keep all."""
+
+    attempt: int = Field(description="Number of the attempt; one that burned none has the number of the next.")
+    started_at: datetime
+    duration_ms: int = Field(description="From the start of the step to its end, waits for its lane included.")
+    status: str = Field(description="completed, failed, skipped, snoozed, given_back or lost (its worker died)")
+    reason: str | None = Field(description="Why it failed or was postponed, as a code.")
+    error_type: str | None = Field(description="Category of the failure: network, http, parse and so on.")
+    message: str | None = Field(description="Why it failed or was postponed, as a message.")
+    traceback: str | None = Field(description="The place in the code at which it failed.")
+
+
+class DeadLetter(TaskReport):
+    """A task that has failed permanently."""
+
+    pipeline: str
+
+
+class DeadReason(Report):
+    """Dead letters that failed for the same reason."""
+
+    pipeline: str
+    reason: str | None
+    error_type: str | None
+    letters: int
+    last_failed_at: datetime
+
+
+class DeadLetterDetail(DeadLetter):
+    body: Any = Field(description="The task's input as stored.")
+    evidence: EvidenceReport | None
+
 
 _JOB = """
 SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,
@@ -20,7 +68,7 @@ SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, cr
        retries, spent, guessed, reserved, records, discoveries, rejected, id FROM jobs
 """
 _FEW = tuple(f"j{number}" for number in range(100))
-# As JSON text, which both databases give alike. Keys that begin with a space are those of Forager's own standing jobs.
+# As JSON text, which is the same on both databases. Keys that begin with a space belong to Forager's own standing jobs.
 _PARAM_OF_JOBS = f"""
 SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value FROM jobs j
 WHERE public_id IN ({", ".join(f":{name}" for name in _FEW)})
@@ -61,7 +109,7 @@ ANY = Why()
 
 
 class JobFilter(NamedTuple):
-    """Which jobs a list shows; what is None or empty leaves none out."""
+    """Filters of a list of jobs. A value that is None or empty excludes nothing."""
 
     state: str | None = None
     pipeline: str | None = None
@@ -75,7 +123,7 @@ class JobFilter(NamedTuple):
     """Idempotency keys of standing jobs, which are left out, together with all keys that begin with one and a slash."""
 
 
-async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> Page[JobReport]:
+async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> QueryPage[JobReport]:
     """Newest first."""
     where, only = ((), ()) if asked.state is None else _with_job_state(asked.state)
     values: dict[str, Any] = {}
@@ -95,7 +143,7 @@ async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit
         only, values = (*only, _not_standing(asked.standing)), {**values, **_standing_keys(asked.standing)}
     plan = Walk("jobs", _JOB, ("id",), where, descending=True, only=only, values=values)
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[job_report(row) for row in rows], next_cursor=following)
+    return QueryPage(items=[job_report(row) for row in rows], next_cursor=following)
 
 
 def _standing_keys(standing: Sequence[str]) -> dict[str, str]:
@@ -133,7 +181,7 @@ async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[U
 
 
 async def last_moved(db: Database, job: UUID) -> datetime | None:
-    """When the newest change of a job was written; None if it has none."""
+    """Return when the newest change of a job was written; None if it has none."""
     rows = await db.fetch(
         "SELECT at FROM changes WHERE job_id = (SELECT id FROM jobs WHERE public_id = :job) ORDER BY id DESC LIMIT 1",
         {"job": str(job)},
@@ -143,7 +191,7 @@ async def last_moved(db: Database, job: UUID) -> datetime | None:
 
 async def list_tasks(
     db: Database, job: UUID, *, state: str | None, why: Why, cursor: str | None, limit: int
-) -> Page[TaskReport]:
+) -> QueryPage[TaskReport]:
     """In the order of kind and key."""
     only, values = _because("t", why)
     if state is not None:
@@ -161,7 +209,7 @@ async def list_tasks(
         values={**values, "job": await job_number(db, job)},
     )
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[TaskReport(**task_fields(row)) for row in rows], next_cursor=following)
+    return QueryPage(items=[TaskReport(**task_fields(row)) for row in rows], next_cursor=following)
 
 
 async def require_task(db: Database, task: UUID) -> Row:
@@ -179,7 +227,7 @@ async def one_task(db: Database, task: UUID) -> TaskDetail:
 
 async def list_dead(
     db: Database, *, job: UUID | None, pipeline: str | None, why: Why, cursor: str | None, limit: int
-) -> Page[DeadLetter]:
+) -> QueryPage[DeadLetter]:
     """Newest first, over all jobs."""
     only, values = await _dead_filter(db, job, pipeline, why)
     plan = Walk(
@@ -194,7 +242,7 @@ async def list_dead(
         values=values,
     )
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[_dead(DeadLetter, row) for row in rows], next_cursor=following)
+    return QueryPage(items=[_dead(DeadLetter, row) for row in rows], next_cursor=following)
 
 
 async def dead_reasons(db: Database, *, job: UUID | None, pipeline: str | None, why: Why) -> list[DeadReason]:
@@ -248,7 +296,7 @@ async def screenshot(db: Database, task: UUID) -> bytes:
 
 
 async def evidence_files(db: Database, task: UUID) -> list[StoredFile]:
-    """Return what is kept of the page of a task that failed: its body and its screenshot, as far as there are any."""
+    """Return the stored body and screenshot of a failed task's page, as far as they exist."""
     numbers = task_numbers(task)
     rows = await db.fetch(
         "SELECT e.content_type, e.body, e.screenshot, t.ended_at FROM evidence e JOIN tasks t ON t.id = e.task_id"
@@ -295,7 +343,8 @@ def _because(table: str, why: Why) -> tuple[list[str], dict[str, Any]]:
 
 
 def _with_job_state(state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What an index serves, and what is looked at afterwards. Open jobs are few, and ix_jobs_open knows them."""
+    """Return the states that an index serves, and those that are filtered afterwards. Open jobs are few, and
+    ix_jobs_open has them."""
     known = {s.public() for s in JobState}
     if state not in known:
         raise _unknown_state(state, known)
@@ -317,3 +366,67 @@ def _with_task_state(state: str) -> str:
 def _unknown_state(state: str, known: set[str]) -> Rejected:
     problem = FieldError("state", f"unknown state {state!r}; choose from {', '.join(sorted(known))}")
     return Rejected(f"state: {problem.message}", fields=[problem])
+
+
+# Converts rows to reports: milliseconds to times, numbers to public ids, internal states to public ones.
+
+
+PAGE_FIELDS = ("target_url", "url")
+"""Fields of a task's input that name the page it is about."""
+
+
+def public_job_state(state: str, drain: str | None) -> str:
+    """Return a job's public state. A job counts as cancelled from the request on, although its queued tasks are ended
+    page by page."""
+    return "cancelled" if drain == "cancelled" else JobState(state).public()
+
+
+def job_report(row: Row) -> JobReport:
+    values = {**row, "id": row["public_id"], "state": public_job_state(row["state"], row["drain"])}
+    values.update({name: at(row[name]) for name in ("created_at", "started_at", "finished_at")})
+    return JobReport(**{**values, "params": loads(row["params"]), "estimate": loads(row["estimate"])})
+
+
+def task_fields(row: Row) -> dict[str, Any]:
+    """The fields that every kind of task report has."""
+    job, claimed_at = row["job_id"], row["claimed_at"]
+    return {
+        "id": task_uuid(job, row["id"]),
+        "job": row["public_id"],
+        "kind": row["kind"],
+        "key": row["key"],
+        "url": _page(row["body"]),
+        "lane": row["lane"],
+        "state": TaskState(row["state"]).public(),
+        "attempts": row["attempt"],
+        "claim": None if row["claim"] is None or claimed_at is None else claim_text(claimed_at, row["claim"]),
+        "claimed_at": at(claimed_at),
+        "due_at": at(row["due"]),
+        "after": None if row["after"] is None else task_uuid(job, row["after"]),
+        "cost": row["cost"],
+        "guessed": row["guessed"],
+        "error": row["error"],
+        "reason": row["reason"],
+        "error_type": row["error_type"],
+        "facts": loads(row["facts"]) or {},
+        "ended_at": at(row["ended_at"]),
+    }
+
+
+def _page(body: bytes) -> str | None:
+    """The page that a task's input names, if it names one."""
+    fields = task_body(body)
+    if not isinstance(fields, Mapping):
+        return None
+    return next((url for name in PAGE_FIELDS if isinstance(url := fields.get(name), str)), None)
+
+
+def evidence_report(row: Row) -> EvidenceReport:
+    body = bytes(row["body"])
+    return EvidenceReport(
+        content_type=row["content_type"],
+        size=len(body),
+        has_screenshot=bool(row["has_screenshot"]),
+        text=body.decode(errors="replace"),
+        kept_until=datetime.fromtimestamp(row["kept_until"] / 1000, UTC),
+    )

@@ -2,13 +2,75 @@
 
 from collections import Counter
 from datetime import date, datetime
+from typing import Any
 
+from pydantic import Field
+
+from forager.core.database import Database, Row
 from forager.core.errors import NotFound
-from forager.core.lane_names import IS_WITHOUT_TASKS
+from forager.core.ids import IS_WITHOUT_TASKS
 from forager.core.ledger import SHIFT
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, last_change, loads, walk
-from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, QueueLoad, SessionReport, Spending
-from forager.ledger.reports.rows import public_job_state
+from forager.core.waiting import Waiting
+from forager.ledger.reports.jobs import public_job_state
+from forager.sdk.queries import MOST, QueryPage, Walk, at, last_change, loads, walk
+from forager.sdk.reports import Report
+
+
+class LaneReport(Report):
+    """A site or API with its own rates and limits."""
+
+    name: str
+    owner: str | None = Field(description="The session that owns the lane now.")
+    shared: bool = Field(
+        default=False,
+        description="True if every worker uses the lane at once, with limits of its own; it has no owner.",
+    )
+    paused: bool
+    wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
+    state: dict[str, Any] = Field(description="Rate and breaker, as its owner last stored them.")
+    waiting: Waiting | None = Field(default=None, description="Why the lane sends nothing now; null if it may send.")
+
+
+class Spending(Report):
+    day: date = Field(description="UTC")
+    spent: int
+
+
+class SessionReport(Report):
+    """One living worker process."""
+
+    id: int
+    name: str
+    started_at: datetime
+    lease_until: datetime
+
+
+class PipelineLoad(Report):
+    """The open work of one pipeline."""
+
+    queued: int = Field(description="Tasks of open jobs that wait.")
+    running: int = Field(description="Tasks of open jobs in flight.")
+    waiting_since: datetime | None = Field(description="Creation time of the oldest job without an attempt.")
+
+
+class QueueLoad(Report):
+    """The lanes of one queue that have work and no owner."""
+
+    lanes: int = Field(description="Number of these lanes.")
+    since: datetime = Field(description="Time since which the longest waiting lane could be taken.")
+
+
+class Health(Report):
+    """The state of the ledger, in figures that are cheap to read."""
+
+    open_jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
+    queued: int = Field(description="Tasks of open jobs that wait.")
+    running: int = Field(description="Tasks of open jobs in flight.")
+    dead_letters: int = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
+    sessions: int
+    last_change: int = Field(description="Number of the newest change.")
+    pipelines: dict[str, PipelineLoad] = Field(description="Open work by pipeline; those without any are left out.")
+
 
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
@@ -40,13 +102,13 @@ _IDLE = PipelineLoad(queued=0, running=0, waiting_since=None)
 _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 
-async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[LaneReport]:
-    """By name; those that never hold a task are left out."""
+async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> QueryPage[LaneReport]:
+    """List lanes by name. Lanes that never hold a task are left out."""
     sessions = "LEFT JOIN sessions s ON s.id = w.owner"
     of_work = (f"NOT {IS_WITHOUT_TASKS}",)
     plan = Walk("lanes", _LANE, ("name",), of_work, columns="w.*, s.name AS session", joins=sessions)
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[_lane(row) for row in rows], next_cursor=following)
+    return QueryPage(items=[_lane(row) for row in rows], next_cursor=following)
 
 
 async def one_lane(db: Database, name: str) -> LaneReport | None:
@@ -59,7 +121,7 @@ async def one_lane(db: Database, name: str) -> LaneReport | None:
 
 
 async def spending(db: Database, lane: str, *, days: int) -> list[Spending]:
-    """What a lane spent, newest UTC day first; days without spending are left out."""
+    """Return a lane's spending by UTC day, newest first; days without spending are left out."""
     lanes = await db.fetch("SELECT id FROM lanes WHERE name = :name", {"name": lane})
     if not lanes:
         raise NotFound(f"There is no lane {lane!r}. A lane appears with the first job that uses it.")

@@ -5,15 +5,20 @@ serves drives the walk; any other one is applied to a bounded number of rows per
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
+from forager.core.database import Row
 from forager.core.errors import FieldError, Rejected
+from forager.core.ids import did_you_mean
 from forager.core.record import Index, Record
-from forager.kit.queries import bare_type, columns_of
+from forager.ledger.catalog import Catalog
+from forager.ledger.schema.record_tables import RecordTable
+from forager.sdk.queries import JOB_NAME, JOB_NAMES, Walk, at, bare_type, columns_of, loads
 
 MOST_NUMBER = 2**63
 _ANY_ORDER = ("id",)
@@ -67,7 +72,8 @@ def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
     values, wrong = dict[str, Any](), list[FieldError]()
     for name, text in given.items():
         if name not in known:
-            wrong.append(FieldError(name, f"not a filter of {record.kind!r}; choose from {', '.join(known)}"))
+            near = did_you_mean(name, known)
+            wrong.append(FieldError(name, f"not a filter of {record.kind!r};{near} choose from {', '.join(known)}"))
             continue
         try:
             values[name] = _encoded(record, name, text)
@@ -120,8 +126,101 @@ def _encoded(record: type[Record], name: str, text: str) -> Any:
         raise ValueError(error.errors(include_url=False)[0]["msg"]) from error
     try:
         value = columns_of(record)[name].encoded(value)
-    except ArithmeticError as error:  # a moment before the year 1, say
+    except ArithmeticError as error:  # for example a time before the year 1
         raise ValueError("is out of range") from error
     if isinstance(value, int) and abs(value) >= MOST_NUMBER:
         raise ValueError("is out of range")
     return value
+
+
+# The walks that lists and exports of records take: through a whole table, or through what one job found.
+
+
+def walk_through(
+    catalog: Catalog,
+    table: RecordTable,
+    job: int | None,
+    filters: Filters,
+    *,
+    as_of: int | None = None,
+    mark: str | None = None,
+) -> Walk:
+    """All records of a table, or those that a job found, in the order of their finding.
+
+    `as_of`: only records that had been seen by then, in Unix milliseconds. `mark` names the filters in the cursor.
+    """
+    mark = filters.mark if mark is None else mark
+    plan = _all_of(table, filters, mark) if job is None else _of_job(catalog, table, job, filters, mark)
+    if as_of is None:
+        return plan
+    row = "r" if plan.columns == _FOUND else "w"
+    return replace(
+        plan,
+        of=f"{plan.of} as of {as_of}",
+        only=(*plan.only, f"{row}.first_seen_at <= :as_of"),
+        values={**plan.values, "as_of": as_of},
+    )
+
+
+def as_people_see(table: RecordTable, row: Row) -> dict[str, Any]:
+    """A row with the types of its record, and the times that the ledger keeps."""
+    own = table.decode({name: row[name] for name in table.fields})
+    kept = {name: at(row[name]) if name.endswith("_at") else row[name] for name in table.kept}
+    if "gone_evidence" in kept:
+        kept["gone_evidence"] = loads(kept["gone_evidence"])
+    return {**({"job": UUID(row["public_id"])} if table.per_job else {}), **own, **kept}
+
+
+def _all_of(table: RecordTable, filters: Filters, mark: str) -> Walk:
+    scope, joins = (f", {JOB_NAME}", JOB_NAMES) if table.per_job else ("", "")
+    return Walk(
+        f"records {table.name}{mark}",
+        f"SELECT * FROM {table.name}",
+        filters.order,
+        filters.conditions(filters.driving),
+        columns=f"w.*{scope}",
+        joins=joins,
+        only=filters.conditions(filters.rest, "w"),
+        values=filters.bound,
+    )
+
+
+def _of_job(catalog: Catalog, table: RecordTable, job: int, filters: Filters, mark: str) -> Walk:
+    field = table.record.key_field
+    of = f"records {table.name} of job {job}{mark}"
+    if table.per_job:
+        return Walk(
+            of,
+            f"SELECT * FROM {table.name}",
+            ("id",),
+            ("job_id = :job",),
+            columns=f"w.*, {JOB_NAME}",
+            joins=JOB_NAMES,
+            only=filters.conditions(tuple(filters.values), "w"),
+            values={**filters.bound, "job": job},
+        )
+    seen_by = next(
+        (
+            t
+            for t in catalog.records.values()
+            if t.per_job and t.record.identity == table.record.identity and t.record.identity is not None
+        ),
+        None,
+    )
+    if seen_by is None:
+        raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
+    # A job found the world-scoped records to which its own records of the same identity refer.
+    return Walk(
+        of,
+        f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
+        ("id",),
+        ("job_id = :job",),
+        columns=_FOUND,
+        joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
+        only=filters.conditions(tuple(filters.values), "r"),
+        values={**filters.bound, "job": job},
+    )
+
+
+_FOUND = "r.*"
+"""The row is that of the record in the world, not the one that the walk goes along."""

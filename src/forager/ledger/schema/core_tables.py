@@ -1,4 +1,4 @@
-"""The logical schema, once for both databases. The hot-path SQL beside it is written by hand for each.
+"""The logical schema, the same for both databases. Each database has its own hand-written SQL for the hot path.
 
 Points in time are Unix milliseconds (`…_at`, `due`), so that both stores and every report compare the same integers;
 the views with the seeds' names render them as timestamps. Every constraint and index has a name, for Alembic.
@@ -51,7 +51,7 @@ lanes = Table(
     metadata,
     Column("id", BigId, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("owner", BigInteger),  # 0: shared by all sessions (ledger/postgres/shared_lanes.py)
+    Column("owner", BigInteger),  # 0: shared by all sessions (ledger/postgres/lanes.py)
     Column("epoch", BigInteger, nullable=False, server_default="0"),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("wake_at", BigInteger),
@@ -80,8 +80,44 @@ spending = Table(
     Column("spent_hour", BigInteger, nullable=False, server_default="0", comment="… and what was spent in it"),
 )
 
-watches = Table(
-    "watches",
+series = Table(
+    "series",
+    metadata,
+    Column("step", Integer, primary_key=True, comment="seconds that one row covers: 60 or 3600"),
+    Column("at", BigInteger, primary_key=True, comment="start of the step, in seconds"),
+    Column("pipeline", Text, primary_key=True),
+    Column("name", Text, primary_key=True, comment="completed, failed, skipped, cost, changes"),
+    Column("value", BigInteger, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False, comment="admin, operator or viewer"),
+    Column("hash", Text, nullable=False, unique=True, comment="SHA-256 of the key, which is stored nowhere"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False, comment="the name of the key that made it"),
+    Column("last_used_at", BigInteger, comment="to the minute"),
+)
+
+# Every write through the API, with the name of the key that it was made with.
+actions = Table(
+    "actions",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("key_name", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("request_id", String(36), nullable=False),
+    Index("ix_actions_at", "at"),
+    Index("ix_actions_key_name", "key_name", "id"),
+)
+
+rechecks = Table(
+    "rechecks",
     metadata,
     Column("name", Text, primary_key=True),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
@@ -130,7 +166,7 @@ jobs = Table(
     Index(
         "ix_jobs_open", "state", sqlite_where=text("finished_at IS NULL"), postgresql_where=text("finished_at IS NULL")
     ),
-    # How many jobs of a pipeline have not begun, where their number has a limit.
+    # Counts the jobs of a pipeline that have not begun, where their number is limited.
     Index(
         "ix_jobs_waiting",
         "pipeline",
@@ -146,6 +182,14 @@ job_secrets = Table(
     Column("job_id", BigInteger, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("name", Text, primary_key=True),
     Column("sealed", Text, nullable=False, comment="encrypted; deleted in the transaction that ends the job"),
+)
+
+vault = Table(
+    "vault",
+    metadata,
+    Column("kind", Text, primary_key=True, comment="what the text belongs to: channel, session"),
+    Column("name", Text, primary_key=True),
+    Column("sealed", Text, nullable=False, comment="encrypted"),
 )
 
 idempotency = Table(
@@ -197,18 +241,18 @@ tasks = Table(
     Column("price", Integer, nullable=False, server_default="0"),
     Column("cost", BigInteger, nullable=False, server_default="0", comment="over all attempts"),
     Column("guessed", BigInteger, nullable=False, server_default="0"),
-    Column("together", SmallInteger, comment="a suspect may run beside at most so many others"),
+    Column("together", SmallInteger, comment="maximum number of other suspects that run with it"),
     Column("crashes", SmallInteger, nullable=False, server_default="0", comment="of a worker that ran only this task"),
     Column("hidden", Boolean, nullable=False, server_default=text("false"), comment="a discarded dead letter"),
     Column("ended_at", BigInteger),
     Column("error", Text),
     Column("facts", JSON),
     Column("body", LargeBinary, nullable=False),
-    Column("waited", BigInteger, comment="milliseconds in vain, without an attempt; NULL: none"),
+    Column("waited", BigInteger, comment="milliseconds of waiting without an attempt; NULL: none"),
     Column("waited_until", BigInteger, comment="when the last of these waits ended"),
     Column("reason", Text, comment="the word for why it failed, was skipped or waits"),
     Column("error_type", Text, comment="network, http, blocked, parse, validation, storage or internal"),
-    Column("retries", SmallInteger, comment="how often it is retried; NULL: as its step or lane says"),
+    Column("retries", SmallInteger, comment="maximum retries; NULL: as its step or lane declares"),
     Column("begun", BigInteger, comment="the claim under which its step began while it ran alone as a suspect"),
     Column("waits", Boolean, comment="of that step: it waits for an answer, and does not run its own code"),
     Column(
@@ -225,8 +269,8 @@ tasks = Table(
     postgresql_with={"fillfactor": "70"},
 )
 
-# SQLite leases straight from `tasks`: partial indexes there stay small, whatever the history.
-# The literals must stand in the queries too, or the planner does not see that the index fits.
+# SQLite leases straight from `tasks`: partial indexes there stay small, whatever the history. Queries must repeat the
+# literals, or the planner does not see that the index fits.
 SQLITE_QUEUE_INDEXES = (
     "CREATE INDEX ix_tasks_ready ON tasks (lane_id, job_id, rank, id) WHERE state = 0",
     "CREATE INDEX ix_tasks_waiting ON tasks (lane_id, due) WHERE state = 1",
@@ -236,15 +280,15 @@ SQLITE_QUEUE_INDEXES = (
     "CREATE INDEX ix_tasks_failed ON tasks (ended_at) WHERE state = 5",
 )
 
-# By kind and key, for kinds of which one task is open at a time over all jobs: the last that was queued. Whether it is
-# still open is looked up when the next one comes, so that no end of a task has to touch this table.
+# For kinds with one open task per key over all jobs: the task of this kind and key that was queued last. The next
+# submission looks up whether it is still open, so that the end of a task never has to touch this table.
 open_keys = Table(
     "open_keys",
     metadata,
     Column("kind", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("task_id", BigInteger, nullable=False),
-    # What is pruned with its task.
+    # Rows that are pruned with their task.
     Index("ix_open_keys_task_id", "task_id"),
 )
 
@@ -254,7 +298,7 @@ attempts = Table(
     metadata,
     Column("id", BigId, primary_key=True),
     Column("task_id", BigInteger, nullable=False),
-    Column("attempt", SmallInteger, nullable=False, comment="its number; one that burned none has that of the next"),
+    Column("attempt", SmallInteger, nullable=False, comment="its number; if it burned none, the number of the next"),
     Column("started_at", BigInteger, nullable=False),
     Column("duration_ms", BigInteger, nullable=False),
     Column("status", Text, nullable=False, comment="completed, failed, skipped, snoozed, given_back or lost"),
@@ -304,7 +348,7 @@ changes = Table(
     Column("at", BigInteger, nullable=False),
     Column("body", JSON),
     # The history of one thing. Rows of job scope have none, and their changes store no body: half of all stay out.
-    # By the key alone, since keys of two kinds are seldom the same: shorter entries, of which a commit touches fewer.
+    # Indexed by the key alone, since keys of two kinds seldom coincide: shorter entries, and a commit touches fewer.
     Index(
         "ix_changes_key",
         "key",
@@ -363,11 +407,84 @@ schedules = Table(
     Index("ix_schedules_next_at", "next_at"),
 )
 
-# What `ledger/derived.py` made last, so that a later program can drop it before it moves the tables underneath.
+# Spending of agents (MCP), by the name of their session. An unsettled row holds the worst case of a job that runs.
+agent_spends = Table(
+    "agent_spends",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+    Column("session", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("about", Text, nullable=False),
+    Column("job", String(36)),
+    Column("pages", BigInteger, nullable=False),
+    Column("credits", BigInteger, nullable=False),
+    Column("micro_usd", BigInteger, nullable=False),
+    Column("settled", Boolean, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index("ix_agent_spends_session", "session", "id"),
+)
+
+# Views that `ledger/derived.py` created last, so that a later version can drop them before it changes the tables.
 derived = Table(
     "derived",
     metadata,
     Column("name", Text, primary_key=True),
     Column("position", Integer, nullable=False),
     Column("hash", Text, nullable=False),
+)
+
+
+# PostgreSQL only: open work stands in a table of its own (`queue`), beside `tasks`, which is identity and history.
+#
+# Created by a dialect branch of the migrations, unknown to SQLite, which leases straight from `tasks`.
+
+
+queue_metadata = MetaData(naming_convention=metadata.naming_convention)
+
+queue = Table(
+    "queue",
+    queue_metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("lane_id", BigInteger, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False, comment="0 ready, 1 waiting, 2 held, 3 running, 8 suspect"),
+    Column("due", BigInteger),
+    Column("session_id", BigInteger),
+    Column("claim", BigInteger),
+    Column("claimed_at", BigInteger),
+    Column("attempt", SmallInteger, nullable=False, server_default="0"),
+    Column(
+        "offered",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="it may be claimed by its number before it is due",
+    ),
+    Index("ix_queue_ready", "lane_id", "job_id", "rank", "task_id", postgresql_where=text("state = 0")),
+    Index("ix_queue_waiting", "lane_id", "due", postgresql_where=text("state = 1")),
+    Index("ix_queue_running", "session_id", postgresql_where=text("state = 3")),
+    Index("ix_queue_suspect", "lane_id", "task_id", postgresql_where=text("state = 8")),
+    postgresql_with={"fillfactor": "50"},
+)
+
+# Dead letters, newest first.
+dead = Table(
+    "dead",
+    queue_metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Index("ix_dead_ended_at", "ended_at", "task_id"),
+)
+
+flows = Table(
+    "flows",
+    queue_metadata,
+    Column("lane_id", BigInteger, primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+    Column("turn", SmallInteger, nullable=False),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    # Pausing, resuming and ending a job touch its flows only.
+    Index("ix_flows_job_id", "job_id"),
+    Index("ix_flows_turn", "lane_id", "turn", "job_id", postgresql_where=text("NOT paused")),
 )

@@ -3,12 +3,26 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, UniqueConstraint, text
-from sqlalchemy.types import JSON
+import orjson
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.sql.elements import TextClause
 
+from forager.core.errors import Rejected
 from forager.core.record import Index as DeclaredIndex
+from forager.core.table import TableRow
 from forager.ledger.schema.core_tables import BigId
-from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.schema.record_tables import RecordTable, sql_type
+from forager.sdk.migrations import NOW, record_columns
+from forager.sdk.queries import columns_of
 
 
 def add_record_tables(metadata: MetaData, tables: Iterable[RecordTable]) -> None:
@@ -34,24 +48,11 @@ def _declare(metadata: MetaData, table: RecordTable) -> Table:
         Column("id", BigId, primary_key=True),
         *scope,
         *own,
-        Column("version", Integer, nullable=False),
-        Column("first_seen_at", BigInteger, nullable=False),
-        Column("last_seen_at", BigInteger, nullable=False),
-        Column("times_seen", BigInteger, nullable=False),
-        Column("gone_at", BigInteger),
-        *([] if table.per_job else _kept_in_the_world()),
+        *record_columns(record.scope),
         UniqueConstraint(*unique, name=f"uq_{record.table}_key"),
         *of_job,
         *(declared_index(record.table, index) for index in record.indexes),
     )
-
-
-def _kept_in_the_world() -> list[Column[Any]]:
-    return [
-        Column("changed_at", BigInteger, nullable=False),
-        Column("gone_reason", Text),
-        Column("gone_evidence", JSON),
-    ]
 
 
 def declared_index(table: str, index: DeclaredIndex) -> Index:
@@ -65,3 +66,53 @@ def declared_index(table: str, index: DeclaredIndex) -> Index:
         sqlite_where=where,
         postgresql_where=where,
     )
+
+
+# The SQLAlchemy tables that a pipeline's plain tables declare.
+
+
+def add_plain_tables(metadata: MetaData, rows: Iterable[type[TableRow]], dialect: str) -> None:
+    """Declare the tables. Raises `Rejected` for a class with a declaration that no table can have."""
+    for row in rows:
+        _check(row)
+        Table(
+            row.table,
+            metadata,
+            *(_column(row, name, dialect) for name in row.model_fields),
+            PrimaryKeyConstraint(*row.key, name=f"pk_{row.table}"),
+            *(declared_index(row.table, index) for index in row.indexes),
+        )
+
+
+def _column(row: type[TableRow], name: str, dialect: str) -> Column[Any]:
+    column = columns_of(row)[name]
+    stamped = name in row.stamped
+    default = text(NOW[dialect]) if stamped else _default(row, name)
+    nullable = column.nullable and not stamped
+    return Column(name, sql_type(column.kind), nullable=nullable, server_default=default, autoincrement=False)
+
+
+def _default(row: type[TableRow], name: str) -> TextClause | None:
+    info, column = row.model_fields[name], columns_of(row)[name]
+    value = None if info.is_required() else column.encoded(info.get_default(call_default_factory=True))
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return text("true" if value else "false")
+    if isinstance(value, int | float):
+        return text(orjson.dumps(value).decode())
+    quoted = str(value).replace("'", "''").replace(":", "\\:")  # SQLAlchemy reads `:name` as a parameter
+    return text(f"'{quoted}'")
+
+
+def _check(row: type[TableRow]) -> None:
+    name, fields = row.__name__, row.model_fields.keys()
+    if wrong := {*row.key, *row.stamped} - fields:
+        raise Rejected(f"{name} names {', '.join(sorted(wrong))} in `key` or `stamped`, which are not fields of it.")
+    if not row.key or any(columns_of(row)[column].nullable for column in row.key):
+        raise Rejected(f"{name} needs a `key` of columns that are never NULL.")
+    if wrong := {column for column in row.stamped if columns_of(row)[column].kind != "bigint"}:
+        raise Rejected(f"{name}.stamped names {', '.join(sorted(wrong))}, which hold no time.")
+    for index in row.indexes:
+        if wrong := set(index.names) - fields:
+            raise Rejected(f"An index of {name} names {', '.join(sorted(wrong))}, which are not columns of it.")

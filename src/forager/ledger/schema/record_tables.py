@@ -5,18 +5,36 @@ A row also holds how often and when the thing was seen, its version, and whether
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
 import orjson
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import BigInteger, Float, Text
+from sqlalchemy.types import JSON, Boolean, TypeEngine
 
 from forager.core.errors import Rejected
-from forager.core.record import CLEAR, Record
-from forager.core.trusted import trusted
-from forager.kit.queries import Encoder, columns_of, loads
-from forager.ledger.schema.column_types import sql_type
+from forager.core.pipeline import Pipeline
+from forager.core.recheck import Recheck
+from forager.core.record import CLEAR, Record, trusted
+from forager.sdk.queries import Encoder, Kind, bare_type, columns_of, loads
+
+# The SQL types of columns that a class declares.
+
+
+_TYPES: dict[Kind, type[TypeEngine[Any]]] = {
+    "text": Text,
+    "boolean": Boolean,
+    "bigint": BigInteger,
+    "float": Float,
+    "json": JSON,
+}
+
+
+def sql_type(kind: Kind) -> TypeEngine[Any]:
+    return _TYPES[kind]()
+
 
 Values = list[Any]
 """A row's own columns, encoded, in the order of `RecordTable.fields`."""
@@ -38,7 +56,7 @@ class RecordTable:
     decoders: tuple[Encoder | None, ...]
     types: tuple[TypeEngine[Any], ...]
     shows: tuple[Encoder | None, ...]
-    """How JSON shows a stored value; None where as it is."""
+    """Encoders from stored values to JSON; None where the stored value is used as it is."""
 
     @property
     def name(self) -> str:
@@ -81,7 +99,7 @@ class RecordTable:
         return self._pick(record.__dict__)
 
     def merge(self, old: Values | None, told: Sequence[Values]) -> Values:
-        """Merge these answers, one after the other, into the stored values `old` (None if there are none)."""
+        """Merge these values, one after the other, into the stored values `old` (None if the row is new)."""
         known = old
         for new in told:
             before = known
@@ -109,7 +127,7 @@ class RecordTable:
     def body(self, values: Values, gone: bytes | None = None) -> bytes:
         """The JSON of a change: what is known, as people see it, without the unknown and without quiet fields.
 
-        JSON leaves are nested, not quoted. `gone`: a JSON object that tells why the thing is gone.
+        JSON leaves are nested, not quoted. `gone`: a JSON object with the reason why the thing is gone.
         """
         known = self._show({name: values[index] for index, name in self._told if values[index] is not None})
         if gone is not None:
@@ -117,7 +135,7 @@ class RecordTable:
         return orjson.dumps(known)
 
     def parts(self, row: Sequence[Any]) -> dict[str, Any]:
-        """The fields of `body`, made from a stored row that begins with the columns `told`. JSON leaves are fragments,
+        """Return the fields of `body` from a stored row that begins with the columns `told`. JSON leaves are fragments,
         which only `orjson` can use."""
         return self._show({name: value for name, value in zip(self.told, row, strict=False) if value is not None})
 
@@ -189,12 +207,12 @@ class RecordTable:
 
     @cached_property
     def _shown(self) -> tuple[tuple[str, Encoder], ...]:
-        """Columns whose stored value is not yet what JSON should show."""
+        """Columns whose stored value differs from its JSON form."""
         return tuple((name, show) for index, name in self._told if (show := self.shows[index]) is not None)
 
 
 def record_tables(records: Iterable[type[Record]]) -> dict[str, RecordTable]:
-    """By kind. Raises `Rejected` for a class that declares what its table cannot have."""
+    """Map kinds to tables. Raises `Rejected` for a class with a declaration that its table cannot have."""
     return {record.kind: _describe(record) for record in records}
 
 
@@ -225,3 +243,32 @@ def _check(table: RecordTable) -> None:
     for index in table.record.indexes:
         if no_columns := set(index.names) - known - ({"job_id"} if table.per_job else set()):
             raise Rejected(f"An index of {name} names {', '.join(sorted(no_columns))}, which are not columns of it.")
+
+
+# Requirements of a recheck on its records' table: a due time that is written quietly, with a partial index.
+
+
+def check_rechecks(pipelines: Sequence[Pipeline]) -> None:
+    """Raise `Rejected` for a recheck whose records cannot be found by their due time, or whose name is taken."""
+    names: set[str] = set()
+    for pipeline in pipelines:
+        for recheck in pipeline.rechecks:
+            if recheck.name in names:
+                raise Rejected(f"Two rechecks are called {recheck.name!r}. Give one of them another `name`.")
+            names.add(recheck.name)
+            _check_due_column(pipeline, recheck)
+
+
+def _check_due_column(pipeline: Pipeline, recheck: Recheck) -> None:
+    record, due = recheck.record, recheck.due
+    subject = f"The recheck {recheck.name!r} of {pipeline.name}"
+    if record not in pipeline.records:
+        raise Rejected(f"{subject} rechecks {record.__name__}, which is not a record of this pipeline.")
+    info = record.model_fields.get(due)
+    is_time = info is not None and bare_type(info.annotation) is datetime and columns_of(record)[due].nullable
+    if not is_time or due not in record.quiet:
+        raise Rejected(f"{subject} needs {record.__name__}.{due} as a quiet field of type `datetime | Clear | None`.")
+    if recheck.by is not None and recheck.by not in record.model_fields:
+        raise Rejected(f"{subject} has a job for each {recheck.by!r}, which is not a field of {record.__name__}.")
+    if not any(index.names[0] == due and index.where == recheck.condition for index in record.indexes):
+        raise Rejected(f'{subject} needs Index(("{due}",), where="{recheck.condition}") on {record.__name__}.')

@@ -9,7 +9,7 @@ __all__ = ["SqliteLedger"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store lazily: a command that only checks its owner (`lock`) must not wait for that."""
+    """Import the store lazily: a command that only checks the store's owner (`lock`) must not wait for that import."""
     if name != "SqliteLedger":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from forager.ledger.sqlite.store import SqliteLedger

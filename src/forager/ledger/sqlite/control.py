@@ -1,25 +1,25 @@
 """Operations on jobs and dead letters: pause, resume, cancel, retry, discard."""
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import orjson
 
 from forager.core.errors import Conflict, NotFound
-from forager.core.ids import task_numbers
+from forager.core.ids import WITHOUT_TASKS, task_numbers
 from forager.core.pipeline import AGED_AFTER
-from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.shared.changelog import note
-from forager.ledger.shared.refusals import has_ended, no_dead_letter, was_cancelled
-from forager.ledger.sqlite.aftermath import close
-from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
-from forager.ledger.sqlite.joining import join_open
-from forager.ledger.sqlite.settle import pause_job
+from forager.core.states import AFTER_FAILED, CANCELLED, ErrorType, JobState, Reason, TaskState
+from forager.ledger.rules.changes import has_ended, no_dead_letter, note, was_cancelled
+from forager.ledger.rules.jobs import CUT_OFF
+from forager.ledger.rules.scheduling import crash_error, group_size, is_given_up
+from forager.ledger.sqlite.changes import finish_jobs, log_job, logged_task_changes, write_changes, write_deltas
+from forager.ledger.sqlite.settle import add_spending, close, keep_lost, pause_job
+from forager.ledger.sqlite.state import Memory, offer, wake
 from forager.ledger.sqlite.submit import write_secrets
-from forager.ledger.sqlite.tells import told_changes
-from forager.ledger.sqlite.writer_state import Memory, offer, wake
+from forager.ledger.sqlite.tasks import join_open, skip_followers
 
 PAGE = 5_000
 _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?"
@@ -46,6 +46,9 @@ def prioritise(db: sqlite3.Connection, memory: Memory, job: UUID, turn: int) -> 
     memory.flows.turn_to(number, turn)
 
 
+_CUT_OFF = CUT_OFF.format(job="?")
+
+
 def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     number, state = _job(db, job)
     if state is not JobState.PAUSED:
@@ -54,6 +57,7 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
         if _drain(db, number) == CANCELLED:
             raise was_cancelled(job)
         return
+    _queue_again(db, memory, number, [row[0] for row in db.execute(_CUT_OFF, (number,))])
     now = memory.now_ms()
     db.execute(
         "UPDATE jobs SET state = CASE WHEN started_at IS NULL THEN 'queued' ELSE 'running' END, reason = NULL"
@@ -67,7 +71,7 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     ).fetchall():
         wake(db, memory, lane, now)
     memory.flows.grew = True
-    say(db, number, "resumed", now)
+    log_job(db, number, "resumed", now)
 
 
 def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
@@ -191,7 +195,7 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     deltas.note_back(followers, TaskState.SKIPPED)
     count -= join_open(db, memory, job, [*failed, *followers], deltas)
     write_deltas(db, deltas)
-    write_changes(db, told_changes(db, memory, deltas), now)
+    write_changes(db, logged_task_changes(db, memory, deltas), now)
     (turn,) = db.execute(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
         " WHERE id = ? RETURNING turn",
@@ -202,7 +206,7 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
         offer(db, memory, lane, job, turn)
     if drain is not None:
         memory.flows.drain(job)
-    say(db, job, "retried", now)
+    log_job(db, job, "retried", now)
     finish_jobs(db, memory.flows, [job], now)  # if all of them were skipped at once
     return count
 
@@ -250,3 +254,113 @@ def _dead_letters(db: sqlite3.Connection, tasks: Sequence[UUID]) -> tuple[int, l
     if not rows:
         raise no_dead_letter(tasks)
     return rows[0][0], [number for _, number in rows]
+
+
+# Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
+#
+# A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
+# crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task, and only
+# if its step had begun (`mark_step`); all others burn no attempt. Counting every crash instead would make dead letters
+# of innocent tasks that happened to run at the same time, or were only leased when the process was killed.
+
+
+_BEGUN = 8
+"""The column of a row: whether the step had begun under this claim, as a suspect."""
+
+
+def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int], *, crashed: bool) -> int:
+    """Take back everything that these sessions held. Their reserved cost counts as spent, because the requests may have
+    been sent."""
+    now = memory.now_ms()
+    rescued = 0
+    for session in sessions:
+        rows = db.execute(
+            "SELECT t.id, t.job_id, t.lane_id, t.price, t.crashes, t.followed, j.drain, j.turn,"
+            " t.begun IS t.claim, t.waits, t.waiting_crashes FROM tasks t"
+            " JOIN jobs j ON j.id = t.job_id WHERE t.state = 3 AND t.session_id = ?",
+            (session,),
+        ).fetchall()
+        dead = _given_up(rows, crashed=crashed)
+        keep_lost(db, memory, session, now, crashed=crashed, given_up=dead)
+        _rescue(db, memory, rows, now, dead, crashed=crashed)
+        rescued += len(rows)
+        lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
+        for lane, name in lanes:
+            if not name.startswith(WITHOUT_TASKS):  # such a lane never has tasks: a worker must not take it
+                wake(db, memory, lane, now)
+        db.execute("DELETE FROM sessions WHERE id = ?", (session,))
+    return rescued
+
+
+def _given_up(rows: list[tuple[Any, ...]], *, crashed: bool) -> int | None:
+    """Return the task whose step ran alone at a crash, if that has happened often enough."""
+    if not _is_blamed(rows, crashed=crashed):
+        return None
+    number, _, _, _, crashes, _, drain, _, _, waits, waiting = rows[0]
+    return number if drain != CANCELLED and is_given_up(crashes, waiting, waits=waits) else None
+
+
+def _is_blamed(rows: list[tuple[Any, ...]], *, crashed: bool) -> bool:
+    """Return whether the crash counts against the one task that was in flight."""
+    return crashed and len(rows) == 1 and bool(rows[0][_BEGUN])
+
+
+def _rescue(
+    db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]], now: int, dead: int | None, *, crashed: bool
+) -> None:
+    if not rows:
+        return
+    deltas = memory.catalog.deltas()
+    spent: defaultdict[int, int] = defaultdict(int)
+    blamed = _is_blamed(rows, crashed=crashed)
+    for number, job, lane, price, crashes, followed, drain, turn, _, waits, waiting in rows:
+        spent[lane] += price
+        deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
+        counted = (int(blamed and not waits), int(blamed and bool(waits)))
+        if drain == CANCELLED:
+            _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now, counted)
+            deltas.add(job, cancelled=1)
+            deltas.note([number], TaskState.CANCELLED)
+        elif number == dead:
+            why = (crash_error(crashes + waiting + 1), Reason.CRASHED, ErrorType.INTERNAL)
+            _end(db, number, price, TaskState.FAILED, why, now, counted)
+            deltas.add(job, failed=1)
+            deltas.note([number], TaskState.FAILED)
+            if followed:
+                deltas.note(skip_followers(db, number, job, AFTER_FAILED, deltas, now), TaskState.SKIPPED)
+        else:
+            state = TaskState.SUSPECT if crashed else TaskState.READY
+            together = group_size(len(rows)) if crashed else None
+            db.execute(
+                "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?,"
+                " waiting_crashes = waiting_crashes + ?, cost = cost + ?, guessed = guessed + ?,"
+                " attempt = attempt - 1, session_id = NULL WHERE id = ?",
+                (int(state), together, *counted, price, price, number),
+            )
+            deltas.add(job, queued=1)
+            if drain is not None:
+                memory.flows.drain(job)
+            elif not crashed:
+                memory.flows.add(lane, job, turn)
+        wake(db, memory, lane, now)
+    memory.flows.grew = True  # suspects are work as well: wake the workers that wait for some
+    add_spending(db, spent, now)
+    close(db, memory, deltas, now)
+
+
+def _end(
+    db: sqlite3.Connection,
+    task: int,
+    price: int,
+    state: TaskState,
+    why: tuple[str, str, str | None],
+    now: int,
+    counted: tuple[int, int],
+) -> None:
+    """End a task. `why`: error, reason and error type. `counted`: what to add to its two counts of crashes."""
+    db.execute(
+        "UPDATE tasks SET state = ?, error = ?, reason = ?, error_type = ?, ended_at = ?, cost = cost + ?,"
+        " guessed = guessed + ?, crashes = crashes + ?, waiting_crashes = waiting_crashes + ?, session_id = NULL"
+        " WHERE id = ?",
+        (int(state), *why, now, price, price, *counted, task),
+    )

@@ -13,13 +13,21 @@ from typing import Any
 
 import orjson
 
-from forager.core.lane_names import IS_WITHOUT_TASKS
+from forager.core.ids import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
-from forager.kit.queries import loads
-from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
-from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
-from forager.ledger.shared.spending import before_month, day_and_hour
-from forager.ledger.sqlite.writer_state import Memory, wake
+from forager.ledger.rules.changes import before_month, day_and_hour
+from forager.ledger.rules.scheduling import (
+    MOST_FREE,
+    SQLITE_HINT,
+    Holder,
+    ServingSession,
+    fair_share,
+    free_by_queue,
+    room_by_queue,
+    served,
+)
+from forager.ledger.sqlite.state import Memory, wake
+from forager.sdk.queries import loads
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
 # One walk of ix_lanes_queue_wake_at per queue; the literals are ours.
@@ -74,7 +82,8 @@ def beat(
     states: Mapping[int, Mapping[str, Any]],
     wants: int,
 ) -> bool:
-    """Extend a session, store the states of its lanes, and note how many more it wants. Returns False if it is lost."""
+    """Extend a session, store the states of its lanes, and note the number of additional lanes that it wants. Returns
+    False if it is lost."""
     row = db.execute("SELECT wants FROM sessions WHERE id = ?", (session,)).fetchone()
     if row is None:
         return False
@@ -160,15 +169,15 @@ def _room(db: sqlite3.Connection, session: int, now: int, wants: int | None = No
     for owner, queue, count in db.execute(_HELD_BY_QUEUE):
         held[owner][queue] = count
     servers = [
-        Server(number, said if wants is None or number != session else wants, served(queues), held[number])
+        ServingSession(number, said if wants is None or number != session else wants, served(queues), held[number])
         for number, said, queues in db.execute(_SERVERS, (now,))
     ]
     return room_by_queue(session, servers, dict(db.execute(_FREE_BY_QUEUE, (now, MOST_FREE)).fetchall()))
 
 
 def _share(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
-    """Return the session's fair share of lanes, and how many it has. `wants`: how many more it could use, if it reports
-    that now."""
+    """Return the session's fair share of lanes, and its number of lanes. `wants`: the additional lanes that it could
+    use, if it reports that now."""
     holders = {row[0]: Holder(*row) for row in db.execute(_HOLDERS, (now,))}
     own = holders.get(session, Holder(session, 0, 0))
     if wants is not None:

@@ -10,12 +10,10 @@ import orjson
 
 from forager.core.ledger import Lease, LeaseBatch, Session, Want
 from forager.core.states import BUDGET
-from forager.ledger.shared.changelog import note
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.promotion import promoted_pages
-from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
-from forager.ledger.sqlite.counters import write_deltas
-from forager.ledger.sqlite.writer_state import Memory, next_number
+from forager.ledger.rules.changes import Deltas, note
+from forager.ledger.rules.scheduling import MOST_SUSPECTS, Suspect, choose, promoted_pages
+from forager.ledger.sqlite.changes import write_deltas
+from forager.ledger.sqlite.state import Memory, next_number
 
 # In the order of a lease's fields; `?` is its claim.
 _COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, retries, waited, body"
@@ -23,7 +21,7 @@ _JOB, _PRICE = 1, 5
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _NEXT = f"SELECT {_COLUMNS} FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
 _THESE = f"SELECT {_COLUMNS} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
-# Rows are read first and marked afterwards, all in one statement: RETURNING would copy every row once more.
+# Rows are read first and marked afterwards, all in one statement: RETURNING would copy every row again.
 _TAKE = """
 UPDATE tasks SET state = 3, attempt = attempt + 1, claim = ?, claimed_at = ?, session_id = ?
 WHERE id IN (SELECT value FROM json_each(?))
@@ -51,7 +49,7 @@ _JOBS = """
 SELECT j.id, j.running, j.concurrency, j.batch_size, j.max_cost, j.spent + j.reserved
 FROM json_each(?) g JOIN jobs j ON j.id = g.value WHERE j.state IN ('queued', 'running') AND j.drain IS NULL
 """
-# What the next tasks cost: kinds of different prices may wait in one lane.
+# The prices of the next tasks: kinds of different prices may wait in one lane.
 _PRICES = "SELECT price FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
 # `+`: by the wanted numbers, never by ix_lanes_owner, which has all lanes of the session.
 _OWN_LANES = "SELECT l.id FROM json_each(?) g JOIN lanes l ON l.id = g.value WHERE +l.owner = ? AND NOT l.paused"
@@ -63,13 +61,13 @@ class _Claim:
     number: int
     now: int
     taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Tasks leased so far, by job, over all lanes …"""
+    """Tasks leased until now, by job, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     """… and their price. The jobs' counters are written once, at the end."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     """Leased rows, in `_COLUMNS` …"""
     marked: int = 0
-    """… of which so many are marked as running; the others still look ready."""
+    """… and the number of them that are marked as running; the others still look ready."""
     limited: set[int] = field(default_factory=set)
     """Lanes in which a job has more tasks than its limits allow."""
     jobs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
@@ -107,8 +105,8 @@ class _Claim:
 
 
 def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> LeaseBatch:
-    """Lease tasks for the wanted lanes. For each lane that had fewer than wanted, the result tells when its next task
-    is due."""
+    """Lease tasks for the wanted lanes. The result contains the next due time of each lane that had fewer than
+    wanted."""
     now = memory.now_ms()
     next_due: dict[int, int | None] = {}
     claim: _Claim | None = None
@@ -132,7 +130,7 @@ def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Seque
 def lease_suspects(
     db: sqlite3.Connection, memory: Memory, session: Session, room: Mapping[int, int] | None
 ) -> list[Lease]:
-    """Lease the smallest waiting group of suspects. They run together, with nothing beside them."""
+    """Lease the smallest waiting group of suspects. They run together, and nothing else runs with them."""
     rows = db.execute(_SUSPECTS, (session.id, MOST_SUSPECTS)).fetchall()
     chosen, broke = choose((Suspect(*row) for row in rows), room)
     for job in broke:

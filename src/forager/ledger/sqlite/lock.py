@@ -14,10 +14,10 @@ from forager.core.errors import NotFound, Rejected, StoreLocked
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class LockOwner:
     pid: int
     url: str | None
-    """Where its API answers, if it has one."""
+    """Address of its API, if it has one."""
 
 
 class StoreLock:
@@ -86,7 +86,7 @@ def no_store(home: Path) -> NotFound:
     )
 
 
-def read_owner(path: Path) -> Owner | None:
+def read_owner(path: Path) -> LockOwner | None:
     """Return the living owner, or None. A file left behind by a dead owner does not count: it is not locked."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ def read_owner(path: Path) -> Owner | None:
     return None
 
 
-def _taken(folder: Path, owner: Owner | None) -> str:
+def _taken(folder: Path, owner: LockOwner | None) -> str:
     who = f"process {owner.pid}" if owner else "another process"
     taken = f"The embedded store in {folder} belongs to one process, and {who} has it"
     if owner is not None and owner.url is not None:
@@ -115,9 +115,9 @@ def _taken(folder: Path, owner: Owner | None) -> str:
     )
 
 
-def _parse(data: bytes) -> Owner | None:
+def _parse(data: bytes) -> LockOwner | None:
     try:
         fields = orjson.loads(data)
-        return Owner(int(fields["pid"]), fields["url"])
+        return LockOwner(int(fields["pid"]), fields["url"])
     except (ValueError, KeyError, TypeError):
         return None

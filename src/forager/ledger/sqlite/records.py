@@ -7,24 +7,38 @@ scattered ones.
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import orjson
 
+from forager.core.ledger import Settlement
+from forager.core.record import Record
+from forager.ledger.rules.changes import Deltas, NewChange, row_renamed
+from forager.ledger.rules.records import (
+    NO_NAMES,
+    NUL,
+    Names,
+    RejectedRow,
+    Restatement,
+    StoredRow,
+    Unseen,
+    by_key,
+    clean,
+    in_batches,
+    lenient_json,
+    rejected_rows,
+    restate,
+)
 from forager.ledger.schema.record_tables import RecordTable, Values
-from forager.ledger.shared.alias_names import NO_NAMES
-from forager.ledger.shared.changelog import NewChange
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.text import NUL, clean
-from forager.ledger.shared.unseen import StoredRow
-from forager.ledger.sqlite.aliases import Found, learn_aliases
-from forager.ledger.sqlite.archive import archived_versions
-from forager.ledger.sqlite.bulk import insert_many
-from forager.ledger.sqlite.writer_state import Memory
+from forager.ledger.sqlite.connection import insert_many
+from forager.ledger.sqlite.state import Memory
+from forager.ledger.sqlite.upkeep import archived_versions
 
+Found = tuple[int, Record]
+"""(job, record)"""
 FoundRow = tuple[int, str, Values]
 """(job, key, columns)"""
 _JOB = itemgetter(0)
@@ -162,7 +176,8 @@ def sets(columns: Iterable[str]) -> str:
 
 
 def _change(table: RecordTable, old: Values, rows: list[FoundRow]) -> tuple[int | None, Values]:
-    """Return the job whose answer first changed a field that is not quiet, if one did, and the merged values."""
+    """Return the merged values, and the first job whose values changed a field that is not quiet (None if no job
+    did)."""
     teller: int | None = None
     known = old
     for job, _, values in rows:
@@ -239,3 +254,195 @@ def _older(db: sqlite3.Connection, table: RecordTable, names: list[Any], newest:
         asked = orjson.dumps([key for _, key in keys]).decode()
         there.update(db.execute(f"SELECT r.job_id, r.{key} {which} AND r.job_id = ?", (asked, newest, job)))
     return there
+
+
+# Writing records that were not seen: updates, things that are gone, and rows that failed validation.
+
+
+def store_in_order(
+    db: sqlite3.Connection, memory: Memory, settlements: Sequence[Settlement], deltas: Deltas, now: int
+) -> list[NewChange]:
+    """Store all observations of these settlements, those of each record in their order. Returns the changes."""
+    changes: list[NewChange] = []
+    for batch in in_batches(settlements):
+        seen = [(job, record) for job, records in batch.seen for record in records]
+        if seen:
+            changes += store_records(db, memory, seen, deltas, now)
+        if batch.unseen:
+            changes += update_unseen(db, memory, batch.unseen, now)
+    return changes
+
+
+def keep_rejected(db: sqlite3.Connection, settlements: Sequence[Settlement], deltas: Deltas, now: int) -> None:
+    """Keep the rows that failed validation, and count them on their jobs."""
+    rows = rejected_rows(settlements)
+    if rows:
+        insert_many(db, f"rejected ({', '.join(RejectedRow._fields)}, at)", [(*row, now) for row in rows])
+    for job, count in Counter(map(_JOB, rows)).items():
+        deltas.add(job, rejected=count)
+
+
+def update_unseen(db: sqlite3.Connection, memory: Memory, unseen: Sequence[Unseen], now: int) -> list[NewChange]:
+    """Merge updates into stored rows, and mark what is gone. Returns the changes."""
+    kinds: defaultdict[str, list[Unseen]] = defaultdict(list)
+    for each in unseen:
+        kinds[each.record.kind].append(each)
+    changes: list[NewChange] = []
+    for kind, own in kinds.items():
+        table = memory.catalog.records[kind]
+        stronger = stronger_names(db, memory, table, [each.record.key() for each in own])
+        told = by_key(table, own, stronger)
+        result = restate(table, told, rows_by_key(db, table, told))
+        _write(db, table, result, now)
+        changes += result.changes
+    return changes
+
+
+def _write(db: sqlite3.Connection, table: RecordTable, result: Restatement, now: int) -> None:
+    key = table.record.key_field
+    fields = sets(table.fields)
+    changed = [row for row in result.restated if row.gone is None]
+    db.executemany(
+        f"UPDATE {table.name} SET {fields}, version = ?, changed_at = ? WHERE {key} = ?",
+        [(*row.values, row.version, now, row.values[table.key_index]) for row in changed],
+    )
+    db.executemany(
+        f"UPDATE {table.name} SET {fields}, version = ?, changed_at = ?, gone_at = ?, gone_reason = ?,"
+        f" gone_evidence = ? WHERE {key} = ?",
+        [
+            (
+                *row.values,
+                row.version,
+                now,
+                now,
+                clean(row.gone.reason),
+                lenient_json(row.gone.evidence),
+                row.values[table.key_index],
+            )
+            for row in result.restated
+            if row.gone is not None
+        ],
+    )
+    if result.noted:
+        quiet = sets(table.fields[index] for index in table.quiet)
+        db.executemany(
+            f"UPDATE {table.name} SET {quiet} WHERE {key} = ?",
+            [(*(values[index] for index in table.quiet), values[table.key_index]) for values in result.noted],
+        )
+
+
+# Aliases: a record may be seen under a weaker key before its stronger key is known. From then on it has the stronger
+# key.
+
+
+def learn_aliases(
+    db: sqlite3.Connection, memory: Memory, records: Mapping[str, Sequence[Found]], changes: list[NewChange]
+) -> dict[str, Names]:
+    """Store the aliases in these records, and return all known aliases by identity. Rows under a weaker key are
+    renamed. `found` holds the records by kind."""
+    of: defaultdict[str, list[Sequence[Found]]] = defaultdict(list)
+    for kind, items in records.items():
+        if identity := memory.catalog.records[kind].record.identity:
+            of[identity].append(items)
+    return {identity: _names(db, memory, identity, kinds, changes) for identity, kinds in of.items()}
+
+
+def _names(
+    db: sqlite3.Connection, memory: Memory, identity: str, records: list[Sequence[Found]], changes: list[NewChange]
+) -> Names:
+    shown = {
+        clean(other): (clean(r.key()), job)
+        for kind in records
+        if _shows(kind)
+        for job, r in kind
+        for other in r.other_keys()
+    }
+    if not shown and identity not in memory.aliased:
+        return NO_NAMES
+    keys = {clean(r.key()) for kind in records for _, r in kind}
+    known = _known(db, identity, [*keys, *shown])
+    says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
+    mine = Names.resolved(says)
+    for alias, (_, job) in shown.items():
+        key = mine.stronger[alias]
+        if key not in (alias, known.get(alias)):
+            memory.aliased.add(identity)
+            _learn(db, identity, alias, key)
+            if _rename(db, memory, identity, alias, key, job, changes):
+                mine.renamed.add(key)
+    return mine
+
+
+def stronger_names(db: sqlite3.Connection, memory: Memory, table: RecordTable, keys: Iterable[str]) -> dict[str, str]:
+    """Map each of these keys that is an alias to its stronger key."""
+    identity = table.record.identity
+    if identity is None or identity not in memory.aliased:
+        return {}
+    return _known(db, identity, [clean(key) for key in keys])
+
+
+def _known(db: sqlite3.Connection, identity: str, names: Sequence[str]) -> dict[str, str]:
+    rows = db.execute(
+        "SELECT a.alias, a.key FROM json_each(?) g CROSS JOIN aliases a ON a.identity = ? AND a.alias = g.value",
+        (orjson.dumps(names).decode(), identity),
+    )
+    return dict(rows.fetchall())
+
+
+def _shows(kind: Sequence[Found]) -> bool:
+    """Return whether a kind has aliases. Most do not, and checking every record would be slow."""
+    return type(kind[0][1]).other_keys is not Record.other_keys
+
+
+def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
+    """Redirect the aliases of the weaker key to the stronger one, so that one lookup is always enough."""
+    db.execute("UPDATE aliases SET key = ? WHERE identity = ? AND key = ?", (key, identity, alias))
+    db.execute(
+        "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
+        " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
+        (identity, alias, key),
+    )
+
+
+def _rename(
+    db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str, job: int, changes: list[NewChange]
+) -> bool:
+    """Rename rows from the weaker key to the stronger one, with a `gone` change for the weaker key.
+
+    If both rows exist, a world row is merged into the other and deleted; job-scoped rows stay as they were seen.
+    """
+    renamed = False
+    for table in memory.catalog.records.values():
+        if table.record.identity != identity:
+            continue
+        field_ = table.record.key_field
+        if table.per_job:
+            moved = db.execute(
+                f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ? RETURNING job_id, version",
+                (key, alias),
+            )
+            changes.extend(c for of, version in moved for c in row_renamed(table.record, alias, key, of, version))
+            continue
+        row = db.execute(f"SELECT version FROM {table.name} WHERE {field_} = ?", (alias,)).fetchone()
+        if row is None:
+            continue
+        db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
+        _merge(db, table, alias, key)
+        body = orjson.dumps({field_: key})
+        changes.append(NewChange(table.record.kind, alias, "gone", row[0] + 1, job, body))
+        renamed = True
+    return renamed
+
+
+def _merge(db: sqlite3.Connection, table: RecordTable, alias: str, key: str) -> None:
+    """Merge the weaker row into the stronger one. Does nothing if the weaker row could simply be renamed."""
+    name, field_ = table.name, table.record.key_field
+    fill = ", ".join(f"{c} = coalesce({name}.{c}, weaker.{c})" for c in table.fields if c != field_)
+    db.execute(
+        f"UPDATE {name} SET {fill}, times_seen = {name}.times_seen + weaker.times_seen,"
+        f" version = max({name}.version, weaker.version),"
+        f" first_seen_at = min({name}.first_seen_at, weaker.first_seen_at) FROM {name} AS weaker"
+        f" WHERE {name}.{field_} = ? AND weaker.{field_} = ?",
+        (key, alias),
+    )
+    db.execute(f"DELETE FROM {name} WHERE {field_} = ?", (alias,))

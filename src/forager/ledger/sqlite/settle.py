@@ -9,28 +9,40 @@ the effects; a check before it could be out of date by the commit.
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import orjson
 
+from forager.core.errors import Rejected
 from forager.core.ledger import Settlement
-from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.shared.changelog import NewChange
-from forager.ledger.shared.counting import COUNTER_OF, Deltas
-from forager.ledger.shared.evidence import body_of, screenshot_of
-from forager.ledger.shared.job_creation import SPARED
-from forager.ledger.shared.patience import in_vain, wait_or_give_up
-from forager.ledger.shared.plan_encoding import encode
-from forager.ledger.shared.spending import day_and_hour
-from forager.ledger.shared.text import clean
-from forager.ledger.sqlite.aftermath import close
-from forager.ledger.sqlite.attempts import keep_attempts
-from forager.ledger.sqlite.counters import say
-from forager.ledger.sqlite.followers import skip_followers
-from forager.ledger.sqlite.records import store_records
-from forager.ledger.sqlite.tasks import insert_tasks
-from forager.ledger.sqlite.unseen import keep_rejected, store_in_order
-from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until, wake
+from forager.core.states import AFTER_FAILED, CANCELLED, ErrorType, JobState, Reason, TaskState
+from forager.core.table import Effect
+from forager.ledger.catalog import body_of, screenshot_of
+from forager.ledger.rules.changes import COUNTER_OF, Deltas, NewChange, day_and_hour
+from forager.ledger.rules.end_hooks import (
+    COLUMNS,
+    DIED,
+    ENDED_JOB,
+    ENDED_TASK,
+    GIVEN_BACK,
+    LOST,
+    EndedJob,
+    EndedTask,
+    after_jobs,
+    after_tasks,
+    attempt_rows,
+    log_refused,
+    refuse_foreign,
+)
+from forager.ledger.rules.jobs import SPARED, encode
+from forager.ledger.rules.records import Unseen, clean
+from forager.ledger.rules.scheduling import in_vain, wait_or_give_up
+from forager.ledger.sqlite.changes import finish_jobs, log_job, logged_task_changes, write_changes, write_deltas
+from forager.ledger.sqlite.records import keep_rejected, store_in_order, store_records, update_unseen
+from forager.ledger.sqlite.state import Memory, offer, sleep_until, wake
+from forager.ledger.sqlite.tasks import insert_tasks, skip_followers
+from forager.sdk.queries import folded
 
 _Why = tuple[str | None, str | None, str | None]
 _Alike = tuple[int, int, int, int, int, _Why | None, str | None]
@@ -57,7 +69,8 @@ _SKIP = """
 UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ?, due = NULL
 WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
 """
-# One row per day, which also holds what was spent in its last hour: caps per hour cost no row of their own.
+# One row per day. It also holds the spending of the last hour with spending, so that caps per hour need no rows of
+# their own.
 _ADD_SPENDING = """
 INSERT INTO spending (lane_id, day, spent, hour, spent_hour) VALUES (?1, ?2, ?3, ?4, ?3)
 ON CONFLICT (lane_id, day) DO UPDATE SET spent = spent + excluded.spent, hour = excluded.hour,
@@ -92,6 +105,12 @@ def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple
 
 
 def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int]) -> None:
+    """Write all effects of the settlements that passed the fence.
+
+    The order matters in two places. Tasks get their new state first, because followers, children and skips look at it.
+    Records come before `close`, which writes the counters, the change log and the ends of jobs: a reader of the log
+    that sees the end of a job has seen all its records.
+    """
     now = memory.now_ms()
     deltas = memory.catalog.deltas()
     back: list[Settlement] = []
@@ -123,7 +142,7 @@ def _store(
 
 
 def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: int) -> None:
-    """End tasks. Most tasks of a job end alike, so each statement covers all that do."""
+    """End tasks. Most tasks of a job end in the same way, so one statement covers each such group."""
     alike: defaultdict[_Alike, list[int]] = defaultdict(list)
     for s in ended:
         lease = s.lease
@@ -241,7 +260,7 @@ def pause_job(db: sqlite3.Connection, memory: Memory, job: int, reason: str | No
     ).rowcount
     if paused:
         memory.flows.park(job)
-        say(db, job, "paused", memory.now_ms(), {"reason": reason} if reason else None)
+        log_job(db, job, "paused", memory.now_ms(), {"reason": reason} if reason else None)
     return bool(paused)
 
 
@@ -267,3 +286,113 @@ def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], until: int) -
             if (e := s.evidence) is not None
         ],
     )
+
+
+# Writing the log of attempts: those that ended here, and those that died with their worker.
+
+
+_KEEP = f"INSERT INTO attempts ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# Selects kinds that keep every attempt, and the one task that is given up now.
+_LOST = f"""
+INSERT INTO attempts ({COLUMNS})
+SELECT id, attempt, claimed_at, max(0, ? - claimed_at), ?, ?, ?, ?, NULL FROM tasks
+WHERE state = 3 AND session_id = ? AND (id = ? OR kind IN (SELECT value FROM json_each(?)))
+"""
+
+
+def keep_attempts(db: sqlite3.Connection, live: Sequence[Settlement]) -> None:
+    if rows := attempt_rows(live):
+        db.executemany(_KEEP, rows)
+
+
+def keep_lost(
+    db: sqlite3.Connection, memory: Memory, session: int, now: int, *, crashed: bool, given_up: int | None = None
+) -> None:
+    """Log the attempts that a dead session still held. `given_up` is the task that has crashed alone for the last
+    time."""
+    kinds = memory.catalog.with_attempts
+    if kinds or given_up is not None:
+        why = (LOST, Reason.CRASHED, ErrorType.INTERNAL, DIED) if crashed else (GIVEN_BACK, None, None, None)
+        db.execute(_LOST, (now, *why, session, given_up, orjson.dumps(list(kinds)).decode()))
+
+
+# End hooks: the consequences of ended tasks and jobs, and the effects of settlements on plain tables.
+
+
+_TASKS = f"SELECT {ENDED_TASK} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
+_JOBS = f"SELECT {ENDED_JOB} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError)
+
+
+def close(
+    db: sqlite3.Connection,
+    memory: Memory,
+    deltas: Deltas,
+    now: int,
+    *,
+    changes: Sequence[NewChange] = (),
+    effects: Sequence[Effect] = (),
+) -> None:
+    """The last part of a transaction that ends tasks: hooks, counters, the change log, effects, the ends of jobs."""
+    more, hooked = _after_tasks(db, memory, deltas, now) if deltas.ends else ([], [])
+    more += logged_task_changes(db, memory, deltas)
+    write_deltas(db, deltas)
+    write_changes(db, [*changes, *more] if more else changes, now)
+    if effects:
+        refuse_foreign(memory.catalog, effects)
+        _write_effects(db, effects)
+    if hooked:
+        _write_effects_or_log(db, memory, hooked)
+    ended = finish_jobs(db, memory.flows, deltas.jobs(), now)
+    if ended and memory.catalog.on_job_end:
+        _after_jobs(db, memory, ended, now)
+
+
+def _after_tasks(
+    db: sqlite3.Connection, memory: Memory, deltas: Deltas, now: int
+) -> tuple[list[NewChange], list[Effect]]:
+    rows = db.execute(_TASKS, (orjson.dumps(deltas.ends).decode(),)).fetchall()
+    ended = [EndedTask(*row) for row in rows if row[2] in memory.catalog.on_end]
+    followed = after_tasks(memory.catalog, ended, now)
+    unseen = [Unseen(job, record, None) for job, aftermath in followed for record in aftermath.updates]
+    changes = update_unseen(db, memory, unseen, now) if unseen else []
+    return changes, [effect for _, aftermath in followed for effect in aftermath.effects]
+
+
+def _after_jobs(db: sqlite3.Connection, memory: Memory, jobs: Iterable[int], now: int) -> None:
+    rows = db.execute(_JOBS, (orjson.dumps(list(jobs)).decode(),)).fetchall()
+    ended = [EndedJob(*row) for row in rows if row[2] in memory.catalog.on_job_end]
+    _write_effects_or_log(db, memory, after_jobs(memory.catalog, ended, now))
+
+
+def _write_effects(db: sqlite3.Connection, effects: Iterable[Effect]) -> None:
+    for write in folded(effects):
+        db.execute(write.sql, write.values)
+
+
+def _write_effects_or_log(db: sqlite3.Connection, memory: Memory, effects: Sequence[Effect]) -> None:
+    """All of them; if the store refuses one, the others one by one."""
+    try:
+        refuse_foreign(memory.catalog, effects)
+        with _savepoint(db):
+            _write_effects(db, effects)
+    except (*_REFUSED, Rejected):
+        for effect in effects:
+            try:
+                refuse_foreign(memory.catalog, [effect])
+                with _savepoint(db):
+                    _write_effects(db, [effect])
+            except (*_REFUSED, Rejected) as error:
+                log_refused(effect, error)
+
+
+@contextmanager
+def _savepoint(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("SAVEPOINT aftermath")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK TO aftermath")
+        raise
+    finally:
+        db.execute("RELEASE aftermath")

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from forager.core.archive import OldRecord
-from forager.core.clock import Clock
+from forager.core.clock import Clock, Faults, NoFaults, Timer, arrives
 from forager.core.errors import Conflict
-from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
     Demand,
@@ -22,41 +20,64 @@ from forager.core.ledger import (
     LeaseBatch,
     NewJob,
     OwnedLane,
-    Received,
+    PartsReceived,
     Session,
     Settlement,
     Submitted,
     Swept,
     Want,
 )
-from forager.core.restored import LastNumbers, RestoredJob
 from forager.core.task import Plan
-from forager.core.timing import arrives
+from forager.core.upkeep import LastNumbers, OldRecord, RestoredJob
 from forager.ledger.catalog import Catalog
-from forager.ledger.shared.fair_share import written
-from forager.ledger.shared.job_creation import BEING_WRITTEN
-from forager.ledger.shared.plan_encoding import SMALL, Part, Planned, Whole, encode_all
-from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
-from forager.ledger.shared.verbs import SharedVerbs
-from forager.ledger.shared.watch_page import Taken, WatchPage
-from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
+from forager.ledger.rules.jobs import BEING_WRITTEN, SMALL, Planned, PlanPart, Whole, encode_all
+from forager.ledger.rules.recheck import RecheckPage, Taken
+from forager.ledger.rules.scheduling import written
+from forager.ledger.rules.upkeep import PageRemoved, PruneLimits, RemovePage, Retention
+from forager.ledger.rules.verbs import SharedVerbs
 from forager.ledger.sqlite import control, lanes
-from forager.ledger.sqlite.alarm import Alarm
-from forager.ledger.sqlite.append import append
-from forager.ledger.sqlite.archive import archive
-from forager.ledger.sqlite.chunks import submit_in_chunks
-from forager.ledger.sqlite.database import SqliteDatabase
+from forager.ledger.sqlite.append import append, dispatch
+from forager.ledger.sqlite.connection import SqliteDatabase, Writer, connect, translated
+from forager.ledger.sqlite.control import rescue_sessions
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects, mark_step
 from forager.ledger.sqlite.lock import StoreLock
-from forager.ledger.sqlite.parts import add_part, open_job
-from forager.ledger.sqlite.prune import WALKS, Walk
-from forager.ledger.sqlite.rescue import rescue_sessions
-from forager.ledger.sqlite.restore import restore
 from forager.ledger.sqlite.settle import settle
-from forager.ledger.sqlite.submit import remove_unfinished, submit_together
-from forager.ledger.sqlite.watches import dispatch
-from forager.ledger.sqlite.writer import Writer, connect, translated
-from forager.ledger.sqlite.writer_state import Memory, next_number
+from forager.ledger.sqlite.state import Memory, next_number
+from forager.ledger.sqlite.submit import add_part, open_job, remove_unfinished, submit_in_chunks, submit_together
+from forager.ledger.sqlite.upkeep import WALKS, Walk, archive, restore
+from forager.ledger.tables.domains import OF_USE_MS, PRUNED_AT_ONCE
+
+# Rings when the next lane without an owner wakes up, so that waiting for work needs no polling.
+#
+# It may ring for a lane that was taken meanwhile, but never misses one that has woken up.
+
+
+class Alarm:
+    """Used only on the event loop. After it has rung it must be set again, from the table: other lanes may be next."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], object]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._timer: Timer | None = None
+        self.at: int | None = None
+        """The moment it is set for, in Unix milliseconds; None: no lane sleeps."""
+        self.has_rung = True
+
+    def set_for(self, at: int | None, now: int) -> None:
+        self.cancel()
+        self.at, self.has_rung = at, False
+        if at is not None:
+            self._timer = self._clock.call_later(max(0, at - now) / 1000, self._rings)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rings(self) -> None:
+        self.has_rung, self._timer = True, None
+        self._ring()
+
 
 T = TypeVar("T")
 
@@ -67,7 +88,7 @@ DRAIN_PER_TURN = 500
 class SqliteLedger(SharedVerbs):
     """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
-    tells_all = True
+    announces_all = True
 
     def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
         self._catalog = catalog
@@ -124,18 +145,18 @@ class SqliteLedger(SharedVerbs):
                 return submitted
             await self._clock.sleep(BEING_WRITTEN)  # the same job is being written now: its size will be known soon
 
-    async def open_job(self, job: NewJob) -> Received:
+    async def open_job(self, job: NewJob) -> PartsReceived:
         return await self._run(lambda db: open_job(db, self._memory, job))
 
-    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
-        part = Part(job, first, await encode_all(plan, self._catalog), more)
+    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> PartsReceived:
+        part = PlanPart(job, first, await encode_all(plan, self._catalog), more)
         return await self._run(lambda db: add_part(db, self._memory, part, self._faults))
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         plans = await encode_all(plan, self._catalog)
         return await self._run(lambda db: append(db, self._memory, job, plans, again=again))
 
-    async def dispatch_page(self, page: WatchPage) -> Taken:
+    async def dispatch_page(self, page: RecheckPage) -> Taken:
         return await self._run(lambda db: dispatch(db, self._memory, page, self._faults))
 
     async def write_restored(self, job: RestoredJob, lanes_: Mapping[int, str], last: LastNumbers) -> bool:
@@ -294,8 +315,8 @@ class SqliteLedger(SharedVerbs):
         return True
 
     def _walk(self, walk: Walk) -> RemovePage:
-        async def page(limits: Limits, after: Any) -> Removed:
-            def command(db: sqlite3.Connection) -> Removed:
+        async def page(limits: PruneLimits, after: Any) -> PageRemoved:
+            def command(db: sqlite3.Connection) -> PageRemoved:
                 removed = walk(db, self._memory, limits, after)
                 self._faults.at("pruned")
                 return removed

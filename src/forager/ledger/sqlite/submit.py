@@ -4,23 +4,32 @@ complete.
 Small jobs that wait at the same time are written together: most of their cost is the statements, not the rows.
 """
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID, uuid4
 
-from forager.core.faults import Faults
+import orjson
+
+from forager.core.clock import Faults
+from forager.core.errors import NotFound, StoreError
 from forager.core.ids import task_uuid
-from forager.core.ledger import NewJob, Submitted
+from forager.core.ledger import NewJob, PartsReceived, Submitted
 from forager.core.pipeline import BULK_FROM
 from forager.core.states import JobState
-from forager.ledger.shared.changelog import job_change, job_created
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.job_creation import (
+from forager.ledger.rules.changes import Deltas, job_change, job_created
+from forager.ledger.rules.jobs import (
     CHUNK,
+    IN_ONE_GO,
     JOB_VALUES,
     PLANNING_LEASE_MS,
+    Encoded,
+    Planned,
+    PlanPart,
     Queue,
+    Whole,
     fingerprint,
     first_state,
     job_values,
@@ -29,18 +38,16 @@ from forager.ledger.shared.job_creation import (
     require_different_keys,
     require_room,
     require_same,
+    sent_whole,
     stood_still,
 )
-from forager.ledger.shared.plan_encoding import Encoded, Whole
-from forager.ledger.sqlite.bulk import insert_many
-from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import finish_jobs, write_deltas
-from forager.ledger.sqlite.joining import join_open
-from forager.ledger.sqlite.tasks import TaskRows, insert_tasks, task_rows, write_rows
-from forager.ledger.sqlite.writer_state import Memory, sleep_until, wake
+from forager.ledger.sqlite.changes import finish_jobs, write_changes, write_deltas
+from forager.ledger.sqlite.connection import insert_many
+from forager.ledger.sqlite.state import Memory, sleep_until, wake
+from forager.ledger.sqlite.tasks import TaskRows, insert_tasks, join_open, task_rows, write_rows
 
 
-class Repeat(NamedTuple):
+class RepeatedSubmission(NamedTuple):
     """The job that was created with the same Idempotency-Key and still has it."""
 
     public_id: str
@@ -52,7 +59,7 @@ class Repeat(NamedTuple):
         return None if self.being_written else Submitted(UUID(self.public_id), self.total, created=False)
 
 
-def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
+def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> RepeatedSubmission | None:
     """Find a repeat. A job whose submission died does not count: the sweep will remove it. Nor does one that has ended,
     if the key is to name the new job until its end."""
     if job.idempotency_key is None:
@@ -67,11 +74,11 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
     if row is None:
         return None
     require_same(job, row[0])
-    return Repeat(row[1], row[2], bool(row[3]))
+    return RepeatedSubmission(row[1], row[2], bool(row[3]))
 
 
 def check_room(db: sqlite3.Connection, jobs: Sequence[tuple[NewJob, int]]) -> None:
-    """Raise `Busy` if one of these jobs, with so many tasks each, would exceed its pipeline's queue limit."""
+    """Raise `Busy` if one of these jobs, given with its number of tasks, would exceed its pipeline's queue limit."""
     waiting: dict[str, Queue] = {}
     for name, limits in limited_queues(jobs).items():
         tasks = 0 if limits.tasks is None else db.execute(_WAITING_TASKS, (name,)).fetchone()[0]
@@ -143,7 +150,8 @@ def _next_jobs(memory: Memory, count: int) -> range:
 
 
 def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int | None]], now: int) -> list[UUID]:
-    """Insert the rows of new jobs, with so many tasks each (None: not known yet). Returns their public ids."""
+    """Insert the rows of new jobs, given with their numbers of tasks (None: not known yet). Returns their public
+    ids."""
     rows, keys, changes, public_ids = [], [], [], []
     secrets: list[tuple[int, str, str]] = []
     for number, job, total in jobs:
@@ -200,7 +208,7 @@ def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
 
 
 def give_up_planning(db: sqlite3.Connection, job: int) -> None:
-    """Give up a submission: the sweep will remove what was written so far."""
+    """Give up a submission: the sweep will remove its tasks."""
     db.execute("UPDATE jobs SET planning_until = 0 WHERE id = ? AND planning_until IS NOT NULL", (job,))
 
 
@@ -251,3 +259,89 @@ _INSTEAD = (
     "ON CONFLICT (key) DO UPDATE"
     " SET fingerprint = excluded.fingerprint, job_id = excluded.job_id, expires_at = excluded.expires_at"
 )
+
+
+# Submits a big job in chunks, one transaction each. Nothing of it can be leased before the last one.
+
+
+T = TypeVar("T")
+
+
+class RunCommand(Protocol):
+    """Runs a command in a transaction of the one writer."""
+
+    def __call__(self, command: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
+
+
+async def submit_in_chunks(
+    run: RunCommand, memory: Callable[[], Memory], job: NewJob, planned: Planned, faults: Faults
+) -> Submitted | None:
+    """Write the job, or return the earlier one with the same Idempotency-Key; None while that one is being written.
+
+    `memory` returns the writer's current state: a rollback replaces it.
+    """
+
+    def begin(db: sqlite3.Connection) -> RepeatedSubmission | tuple[int, UUID]:
+        repeat = find_repeat(db, job, memory().now_ms())
+        if repeat is not None:
+            return repeat
+        check_room(db, [(job, IN_ONE_GO + 1)])  # the total is not known yet; it is at least this number
+        return begin_planning(db, memory(), job)
+
+    begun = await run(begin)
+    if isinstance(begun, RepeatedSubmission):
+        return begun.told()
+    (number, public_id), total = begun, 0
+
+    def write(chunk: Sequence[Encoded], db: sqlite3.Connection) -> int:
+        return write_chunk(db, memory(), number, job.limits.turn, chunk, faults)
+
+    try:
+        async with contextlib.aclosing(planned.chunks()) as chunks:
+            async for chunk in chunks:
+                total += await run(partial(write, chunk))
+        await run(lambda db: end_planning(db, memory(), number, public_id, total))
+    except Exception:
+        with contextlib.suppress(StoreError):
+            await run(lambda db: give_up_planning(db, number))
+        raise
+    return Submitted(public_id, total, created=True)
+
+
+# Receives a job in parts, each in one transaction. Nothing of it can be leased before the last part.
+
+
+# One search of the unique index for each task of the part, not a scan of the job.
+_LACKING = """
+SELECT 1 FROM json_each(?2) g WHERE NOT EXISTS (
+  SELECT 1 FROM tasks WHERE job_id = ?1 AND kind = g.value ->> 0 AND key = g.value ->> 1)
+LIMIT 1
+"""
+
+
+def open_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> PartsReceived:
+    repeat = find_repeat(db, job, memory.now_ms())
+    if repeat is not None:
+        return PartsReceived(UUID(repeat.public_id), repeat.total, is_open=repeat.being_written)
+    _, public_id = begin_planning(db, memory, job)
+    return PartsReceived(public_id, 0, is_open=True, created=True)
+
+
+def add_part(db: sqlite3.Connection, memory: Memory, part: PlanPart, faults: Faults) -> PartsReceived:
+    row = db.execute("SELECT id, state, total, turn FROM jobs WHERE public_id = ?", (str(part.job),)).fetchone()
+    if row is None:
+        raise NotFound(f"There is no job {part.job}.")
+    number, state, total, turn = row
+    if state != JobState.PLANNING:
+        if db.execute(_LACKING, (number, _names(part))).fetchone():
+            raise sent_whole(part.job, total)
+        return PartsReceived(part.job, total, is_open=False)
+    total += write_chunk(db, memory, number, turn, part.missing(total), faults)
+    db.execute("UPDATE jobs SET total = ?1, queued = ?1 - skipped WHERE id = ?2", (total, number))
+    if not part.more:
+        end_planning(db, memory, number, part.job, total)
+    return PartsReceived(part.job, total, is_open=part.more)
+
+
+def _names(part: PlanPart) -> str:
+    return orjson.dumps([(plan.kind, plan.key) for plan in part.plans]).decode()

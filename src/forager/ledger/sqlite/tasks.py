@@ -2,19 +2,111 @@
 job."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import orjson
+
 from forager.core.errors import Conflict
-from forager.core.states import AFTER_FAILED, TaskState
-from forager.ledger.shared.counting import Deltas
-from forager.ledger.shared.job_creation import CHUNK
-from forager.ledger.shared.plan_encoding import Encoded
-from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
-from forager.ledger.sqlite.followers import skip_followers
-from forager.ledger.sqlite.joining import join_open
-from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until
+from forager.core.states import AFTER_FAILED, Reason, TaskState
+from forager.ledger.rules.changes import Deltas
+from forager.ledger.rules.jobs import CHUNK, Encoded, joined
+from forager.ledger.sqlite.connection import MANY, TOGETHER, insert_many
+from forager.ledger.sqlite.state import Memory, offer, sleep_until
+
+# Followers: tasks that come after others. They are skipped, with their own followers, if their predecessor is not
+# completed.
+
+
+_SKIP_FOLLOWERS = """
+UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ? WHERE state = 2 AND "after" = ?
+RETURNING id, followed
+"""
+
+
+def skip_followers(
+    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, message: str | None = None
+) -> list[int]:
+    """Skip the followers of a task that was not completed, and their followers: nothing would ever release them.
+
+    `message` is their error message; without it, the reason. Returns the tasks that were skipped.
+    """
+    ended, skipped = [task], list[int]()
+    while ended:
+        rows = db.execute(_SKIP_FOLLOWERS, (message or reason, reason, now, ended.pop())).fetchall()
+        deltas.add(job, queued=-len(rows), skipped=len(rows))
+        skipped.extend(number for number, _ in rows)
+        ended.extend(number for number, followed in rows if followed)
+    return skipped
+
+
+# At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first.
+#
+# A first task that only waits for its own time (`Plan.due`) becomes due with a second one that was submitted, if that
+# is sooner. A recheck, a child task or a retry leaves it as it is: it must not use up the time that a person chose.
+
+
+# CROSS JOIN keeps the order: the planner would rather walk all tasks of the job, and the whole list for each of them.
+_NEW = """
+SELECT t.id FROM json_each(?) g CROSS JOIN tasks t ON t.id = g.value
+WHERE t.job_id = ? AND t.kind IN (SELECT value FROM json_each(?)) AND t.state IN (0, 1, 2)
+"""
+_JOINS = """
+SELECT n.id, n.followed, o.job_id, o.id, n.due, n.state FROM json_each(?) g JOIN tasks n ON n.id = g.value
+JOIN open_keys k ON k.kind = n.kind AND k.key = n.key JOIN tasks o ON o.id = k.task_id
+WHERE o.id <> n.id AND o.state IN (0, 1, 2, 3, 8)
+"""
+# Only a task that waits for its own time. A retry or a snooze keeps its delay.
+_HASTEN = """
+UPDATE tasks SET due = ?2 WHERE id = ?1 AND state = 1 AND attempt = 0 AND reason IS NULL AND due > ?2 RETURNING lane_id
+"""
+_TAKE = """
+INSERT INTO open_keys (kind, key, task_id) SELECT t.kind, t.key, t.id FROM json_each(?) g JOIN tasks t ON t.id = g.value
+WHERE true ON CONFLICT (kind, key) DO UPDATE SET task_id = excluded.task_id
+"""
+_END = """
+UPDATE tasks SET state = 6, reason = ?, error = ?, error_type = NULL, facts = ?, ended_at = ?, due = NULL WHERE id = ?
+"""
+
+
+def join_open(
+    db: sqlite3.Connection, memory: Memory, job: int, tasks: Iterable[int], deltas: Deltas, *, hasten: bool = False
+) -> int:
+    """Skip a job's newly queued tasks whose key has an open task already. Returns how many.
+
+    `hasten`: the tasks were submitted by a job. An open task that waits for its due time then becomes due when the new
+    task would have been, if that is sooner.
+    """
+    if not memory.catalog.one_open:
+        return 0
+    kinds = orjson.dumps(list(memory.catalog.one_open)).decode()
+    new = [row[0] for row in db.execute(_NEW, (_json(tasks), job, kinds))]
+    if not new:
+        return 0
+    now, joins = memory.now_ms(), db.execute(_JOINS, (_json(new),)).fetchall()
+    for number, _, first_job, first, due, state in joins:
+        if hasten and state != TaskState.HELD:  # a task behind a predecessor has no time of its own yet
+            _make_due(db, memory, first, now if due is None else due)
+        error, facts = joined(first_job, first)
+        db.execute(_END, (Reason.JOINED, error, facts, now, number))
+    deltas.add(job, queued=-len(joins), skipped=len(joins))
+    second = {row[0] for row in joins}
+    db.execute(_TAKE, (_json(number for number in new if number not in second),))
+    for number, followed, *_ in joins:
+        if followed:
+            skip_followers(db, number, job, AFTER_FAILED, deltas, now)
+    return len(joins)
+
+
+def _make_due(db: sqlite3.Connection, memory: Memory, task: int, due: int) -> None:
+    for (lane,) in db.execute(_HASTEN, (task, due)).fetchall():
+        sleep_until(db, memory, lane, due)
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return orjson.dumps(list(numbers)).decode()
+
 
 _AFTER = attrgetter("after")
 
@@ -28,7 +120,7 @@ class TaskRows(NamedTuple):
     ready: set[int]
     """The lanes of those that can run at once."""
     due: dict[int, int]
-    """When the first waiting task is due, by lane."""
+    """The earliest due time of waiting tasks, by lane."""
     before: dict[int, tuple[int, int]]
     """Followers by number: the number of their predecessor, and their own initial state."""
     followed: set[int]

@@ -1,1 +1,1 @@
-"""Apartment listings that stay fresh. Start reading at `pipeline.py`; then `tasks.py`, `steps.py` and `duties.py`."""
+"""Apartment listings that stay fresh. Start reading at `pipeline.py`; then `tasks.py`, `steps.py` and `app_steps/`."""

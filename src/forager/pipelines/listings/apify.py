@@ -1,4 +1,4 @@
-"""Apify's API: how a run is asked for, and what each kind of answer means. Pure but for `fetch`.
+"""Apify's API: the requests about a run, and the outcome of each kind of answer. Pure but for `fetch`.
 
 Nothing is retried or waited for here. An error brings the delays of its kind (LI-10): 5 minutes after a 429, 60, 120
 and 240 s after a failure of the server; the step's own table is that of the network.
@@ -13,10 +13,9 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from forager.core.errors import Permanent, Transient
+from forager.core.errors import Permanent, Retry, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
-from forager.core.reasons import ErrorType, Reason
-from forager.core.retry import Retry
+from forager.core.states import ErrorType, Reason
 
 TOKEN: Final = "apify_token"  # noqa: S105 - its name
 NETWORK: Final = Retry(delays=(30.0, 60.0, 120.0))
@@ -31,7 +30,7 @@ _NO_ROOM: Final = frozenset({"actor-memory-limit-exceeded", "concurrent-runs-lim
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ApifyRun:
     """A run as Apify shows it."""
 
     id: str
@@ -56,21 +55,21 @@ class Apify:
     """The most that one run may cost."""
     timeout: float = 30.0
     first_poll: timedelta = timedelta(seconds=20)
-    """How long after its start a run is looked at for the first time."""
+    """Time from the start of a run to its first poll."""
     cost_is_final: timedelta = timedelta(seconds=15)
-    """How long after its end the cost of a run does not change any more."""
+    """Time after the end of a run when its cost is final."""
 
     def input(self, search: str, most: int) -> dict[str, Any]:
         return {"search": search, "maxItems": most}
 
-    async def start(self, fetch: Fetch, search: str, most: int, seconds: int) -> tuple[Run, Response]:
+    async def start(self, fetch: Fetch, search: str, most: int, seconds: int) -> tuple[ApifyRun, Response]:
         query = {"timeout": seconds, "maxItems": most, "maxTotalChargeUsd": f"{self.max_usd:f}"}
         url = self._url(f"/v2/acts/{quote(self.actor, safe='~')}/runs", **query)
         request = Request.post_json(url, self.input(search, most), auth=_AUTH, timeout=self.timeout, max_redirects=0)
         response = await self._sent(fetch, request)
         return run_of(_data(response), response), response
 
-    async def runs_since(self, fetch: Fetch, moment: datetime) -> list[Run]:
+    async def runs_since(self, fetch: Fetch, moment: datetime) -> list[ApifyRun]:
         """The runs of the actor that were started at or after this moment, newest first."""
         since = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         path = f"/v2/acts/{quote(self.actor, safe='~')}/runs"
@@ -78,15 +77,15 @@ class Apify:
         items = _data(response).get("items")
         return [run_of(each, response) for each in items if isinstance(each, dict)] if isinstance(items, list) else []
 
-    async def input_of(self, fetch: Fetch, run: Run) -> Any:
-        """What a run was started with; None if it is not known any more."""
+    async def input_of(self, fetch: Fetch, run: ApifyRun) -> Any:
+        """Return the input of a run; None if Apify does not have it any more."""
         url = self._url(f"/v2/key-value-stores/{quote(run.store_id, safe='')}/records/INPUT")
         response = await fetch(Request(url, auth=_AUTH, timeout=self.timeout, max_redirects=0))
         if response.status == 404:
             return None
         return _checked(response).json()
 
-    async def run(self, fetch: Fetch, run_id: str) -> tuple[Run, Response]:
+    async def run(self, fetch: Fetch, run_id: str) -> tuple[ApifyRun, Response]:
         response = await self._get(fetch, self._url(f"/v2/actor-runs/{quote(run_id, safe='')}"))
         return run_of(_data(response), response), response
 
@@ -95,7 +94,7 @@ class Apify:
         await self._sent(fetch, Request(url, method="POST", auth=_AUTH, timeout=self.timeout, max_redirects=0))
 
     async def items(self, fetch: Fetch, dataset_id: str, offset: int) -> tuple[list[Any], int, Response]:
-        """One page of a dataset, and how many rows it has in all. A page may be thinned: its length says nothing."""
+        """Return one page of a dataset, and the number of rows of all pages. A page can be shorter than its limit."""
         path = f"/v2/datasets/{quote(dataset_id, safe='')}/items"
         response = await self._get(fetch, self._url(path, offset=offset, limit=ITEMS_PER_PAGE, clean="true"))
         rows, total = response.json(), _header(response, "x-apify-pagination-total")
@@ -115,11 +114,11 @@ class Apify:
         return f"{self.url.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
 
 
-def run_of(data: Mapping[str, Any], response: Response) -> Run:
-    """Read a run. Raises `Permanent`, with the answer, if it is none."""
+def run_of(data: Mapping[str, Any], response: Response) -> ApifyRun:
+    """Read a run. Raises `Permanent`, with the answer, if it is not a run."""
     try:
         usage = data.get("usageTotalUsd")
-        return Run(
+        return ApifyRun(
             str(data["id"]),
             str(data["defaultDatasetId"]),
             str(data["defaultKeyValueStoreId"]),
@@ -152,7 +151,7 @@ def _checked(response: Response) -> Response:
         )  # fmt: skip
     if status == 429:
         raise Transient(
-            f"Apify asked for fewer requests (429: {message}).",
+            f"Apify limited the rate (429: {message}).",
             reason=Reason.RATE_LIMITED, error_type=ErrorType.HTTP, retry=TOO_FAST, facts=facts,
         )  # fmt: skip
     if status >= 500:
@@ -179,7 +178,7 @@ def _remedy(status: int) -> str:
 
 
 def _error(response: Response) -> tuple[str, str]:
-    """The type of the error, and what Apify says about it."""
+    """Return the type and the message of Apify's error."""
     try:
         error = orjson.loads(response.body)["error"]
         return str(error["type"]), f"{error['type']}: {error['message']}"[:_LONGEST_MESSAGE]

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from forager.pipelines.listings.tasks import Scrape, UpkeepAction
+from forager.pipelines.listings.tasks import ScrapedMarket, UpkeepAction
 
 
 class NewRate(BaseModel):
@@ -17,7 +17,7 @@ class NewRate(BaseModel):
 
 
 class Split(BaseModel):
-    """A source that was merged into a home which it does not show."""
+    """A source that was merged into the wrong listing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,9 +42,9 @@ class ListingsJob(BaseModel):
     )
 
     action: UpkeepAction | Literal["scrape", "verify", "retier", "split"] = Field(
-        description="What to do. `verify` is the standing job of verifications.", examples=["dispatch_scrapes"]
+        description="The piece of upkeep. `verify` is the standing job of verifications.", examples=["dispatch_scrapes"]
     )
-    scrape: Scrape | None = Field(None, description="The market, if it is scraped.")
+    scrape: ScrapedMarket | None = Field(None, description="The market, if it is scraped.")
     retier: NewRate | None = Field(None, description="The market, if its tier has changed.")
 
     split: Split | None = Field(None, description="The merge that is to be undone.")

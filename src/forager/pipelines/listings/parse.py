@@ -1,31 +1,196 @@
-"""Rows of the apartments actors to listings. Pure: reads the API variant and its older sibling alike.
+"""Rows of the apartments actors to listings. Pure: reads the rows of the API variant and of its predecessor.
 
-A row that cannot be used is rejected with its reason, and the others are kept. Fields that a row leaves out, or that
-hold junk, are None: the stored value stays.
+A row that cannot be used is rejected with its reason, and the others are kept. Missing or invalid fields of a row are
+None: the stored value stays.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from forager.core.freshness import SEEN
 from forager.core.outcome import Reject
-from forager.extract.countries import state_code
-from forager.pipelines.listings.address import split_unit
-from forager.pipelines.listings.records import Listing, ListingSource
-from forager.pipelines.listings.rents import free_units, rent_range
-from forager.pipelines.listings.values import day, mapping, number, numbers, objects, span, texts, whole, words
+from forager.extract.text.locations import state_code
+from forager.pipelines.listings.records import Listing, ListingSource, split_unit
+
+# Numbers and words out of the texts that a portal shows. Pure; a text that holds none gives None.
+
+
+_LARGEST: Final = 1e9
+_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+class Range(NamedTuple):
+    low: float
+    high: float
+
+
+def words(value: Any) -> str | None:
+    """Return a text without runs of white space; None if it is empty or no text."""
+    return (" ".join(value.split()) or None) if isinstance(value, str) else None
+
+
+def number(value: Any) -> float | None:
+    """Return a number from a number or a text (`"$1,460"`); None if it has none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    several = numbers(value)
+    return several[0] if several else None
+
+
+def numbers(value: Any) -> list[float]:
+    """Return every number of a text such as "$1,100 – $1,200" or "Studio - 2 bd", where a studio is 0."""
+    if not isinstance(value, str):
+        return []
+    text = re.sub(r"\bstudio\b", "0", value, flags=re.IGNORECASE)
+    return [float(each.replace(",", "")) for each in _NUMBER.findall(text)]
+
+
+def span(values: Iterable[float | None]) -> Range | None:
+    """Return the lowest and the highest of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return Range(min(known), max(known)) if known else None
+
+
+def whole(value: float | None) -> int | None:
+    """Return a number rounded. Raises `ValueError` if it is too large for any rent or area (and for a column)."""
+    if value is not None and not abs(value) <= _LARGEST:
+        raise ValueError(f"The number {value:g} is impossible.")
+    return None if value is None else round(value)
+
+
+def day(value: Any) -> date | None:
+    """Return a day that is given as `YYYY-MM-DD`."""
+    try:
+        return date.fromisoformat(value[:10]) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is an object, otherwise an empty one: upstream puts texts where objects belong."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; empty if the value is not a list."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    """Return the texts of a list, each once, in their order."""
+    cleaned = (words(each) for each in value) if isinstance(value, list) else ()
+    return list(dict.fromkeys(each for each in cleaned if each))
+
+
+# Rents and free units of a row: from `rent`, else from `rentals`, else from `models`. Pure.
+#
+# `rent` is often absent. `rentals` are the units that are really free; `models` is a catalogue that also shows plans
+# without a free unit, so that a plan's own range counts only if no unit has a price.
+
 
 Row = Mapping[str, Any]
+_BEDS: Final = re.compile(r"\bstudio\b|\b(?:bed|bd)", re.IGNORECASE)
+_BATHS: Final = re.compile(r"\b(?:bath|ba)", re.IGNORECASE)
+
+
+def rent_range(row: Row) -> Range | None:
+    """Return the lowest and highest monthly rent; None if the row shows none ("call for rent").
+
+    Raises ValueError if the row's own range is impossible: a negative rent, or a lowest above the highest.
+    """
+    return _stated(mapping(row.get("rent"))) or _of_rentals(row) or _of_models(row)
+
+
+def free_units(row: Row) -> list[dict[str, Any]]:
+    """Return what is known of each free unit. A masked unit number (`N/A-204`) is left out: it is not on any door."""
+    rentals = [
+        {
+            "key": words(unit.get("key")),
+            "unit": _unit_number(unit.get("unitNumber")),
+            "beds": number(unit.get("beds")),
+            "baths": number(unit.get("baths")),
+            "rent": _rent_of(unit),
+            "area": number(unit.get("squareFeet")),
+            "available": None if day(unit.get("availableDate")) is None else unit["availableDate"][:10],
+        }
+        for unit in objects(row.get("rentals"))
+    ]
+    return [_known(unit) for unit in rentals or map(_of_catalogue, _model_units(row)) if _known(unit)]
+
+
+def _stated(rent: Row) -> Range | None:
+    low, high = number(rent.get("min")), number(rent.get("max"))
+    stated = span(value for value in (low, high) if value != 0)
+    if stated is None:
+        return None
+    if stated.low < 0 or (low and high and low > high):
+        raise ValueError(f"The row's rent from {low} to {high} is impossible.")
+    return stated
+
+
+def _of_rentals(row: Row) -> Range | None:
+    return span(_positive(_rent_of(unit) for unit in objects(row.get("rentals"))))
+
+
+def _of_models(row: Row) -> Range | None:
+    prices = span(_positive(number(unit.get("price")) for unit in _model_units(row)))
+    if prices is not None:
+        return prices
+    return span(_positive(each for model in objects(row.get("models")) for each in numbers(model.get("rentLabel"))))
+
+
+def _model_units(row: Row) -> list[Row]:
+    """Return the units of all plans, each with the `details` of its plan."""
+    models = objects(row.get("models"))
+    return [{**unit, "details": model.get("details")} for model in models for unit in objects(model.get("units"))]
+
+
+def _of_catalogue(unit: Row) -> dict[str, Any]:
+    name = (words(unit.get("type")) or "").removeprefix("Unit ")
+    details = texts(unit.get("details"))
+    return {
+        "unit": _unit_number(name),
+        "beds": _detail(details, _BEDS),
+        "baths": _detail(details, _BATHS),
+        "rent": number(unit.get("price")),
+        "area": number(unit.get("sqft")),
+    }
+
+
+def _detail(details: Iterable[str], what: re.Pattern[str]) -> float | None:
+    """Return the number of a plan's detail such as "2 Beds", "Studio" or "1.5 Bath"; None if none is about it."""
+    return next((number(each) for each in details if what.search(each)), None)
+
+
+def _rent_of(unit: Row) -> float | None:
+    return number(unit.get("basePrice")) or number(unit.get("totalPrice"))
+
+
+def _positive(values: Iterable[float | None]) -> Iterable[float]:
+    return (value for value in values if value is not None and value > 0)
+
+
+def _unit_number(value: Any) -> str | None:
+    text = words(value)
+    return None if text is None or text.upper().startswith("N/A") else text
+
+
+def _known(unit: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in unit.items() if value is not None}
+
+
 _ZIP: Final = re.compile(r"\d{5}")
 _MAP_PICTURE: Final = re.compile(r"(^|[^a-z])map[^/a-z]*\.\w+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListingFound:
     """A property, and the source that shows it."""
 
     listing: Listing
@@ -33,18 +198,18 @@ class Found:
 
 
 @dataclass(slots=True)
-class Batch:
-    """What was read from a part of a dataset. Every row is in one of the three."""
+class DatasetBatch:
+    """The result of reading a part of a dataset. Every row is in one of the three."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ListingFound] = field(default_factory=list)
     rejected: list[Reject] = field(default_factory=list)
     repeated: int = 0
-    """Rows that show a property which an earlier row of the batch shows: two start URLs can lead to the same one."""
+    """Rows of a property that an earlier row of the batch shows: two start URLs can lead to the same one."""
 
 
-def read_rows(rows: Iterable[Any], market_id: str, decay_rate: float, seen_at: datetime) -> Batch:
+def read_rows(rows: Iterable[Any], market_id: str, decay_rate: float, seen_at: datetime) -> DatasetBatch:
     """Read rows of a dataset that were seen at this moment, for a market whose listings age at this rate."""
-    batch = Batch()
+    batch = DatasetBatch()
     known: set[str] = set()
     for raw in rows:
         try:
@@ -60,7 +225,7 @@ def read_rows(rows: Iterable[Any], market_id: str, decay_rate: float, seen_at: d
     return batch
 
 
-def _found(row: Row, market_id: str, decay_rate: float, seen_at: datetime) -> Found:
+def _found(row: Row, market_id: str, decay_rate: float, seen_at: datetime) -> ListingFound:
     if not row:
         raise ValueError("The row is empty.")
     if row.get("demo"):
@@ -99,7 +264,7 @@ def _found(row: Row, market_id: str, decay_rate: float, seen_at: datetime) -> Fo
     shown = ListingSource(
         source_key=key, listing_key=key, market_id=market_id, source=source, source_id=source_id, url=url
     )
-    return Found(listing, shown)
+    return ListingFound(listing, shown)
 
 
 def _key(row: Row) -> str | None:

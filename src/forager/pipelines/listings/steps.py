@@ -1,6 +1,6 @@
-"""The steps of a scrape once its run was started: wait for the run, learn what it cost.
+"""The steps of a scrape once its run was started: wait for the run, read its cost.
 
-How many runs a scrape may have is LI-10's table: two more after a time-out, each with 1,200 s, and three more, after
+The number of runs of a scrape is limited (LI-10): two more after a time-out, each with 1,200 s, and three more, after
 60, 120 and 240 s, after a run that failed. Runs of one scrape are counted together.
 """
 
@@ -14,13 +14,13 @@ from forager.core.http import Fetch, Response
 from forager.core.outcome import Done, Outcome, Snooze
 from forager.core.table import Effect
 from forager.core.task import Plan
-from forager.pipelines.listings.apify import SERVER, Apify, Run, facts_of
-from forager.pipelines.listings.tables import MarketScrape, SourceRun
+from forager.pipelines.listings.apify import SERVER, Apify, ApifyRun, facts_of
+from forager.pipelines.listings.records import MarketScrape, SourceRun
 from forager.pipelines.listings.tasks import FailScrape, OfRun, PollRun, ReadItems, RunCost, ScrapeCity
 
 MORE_AFTER_TIME_OUT: Final = 2
 LONGER: Final = 1_200
-"""Seconds that a run may take after one that timed out."""
+"""Time limit in seconds of a run after a time-out."""
 GRACE: Final = 60.0
 """Seconds beyond a run's own time-out after which it is aborted: Apify should have ended it."""
 UNITS_PER_USD: Final = 10_000
@@ -54,7 +54,7 @@ class RunSteps:
         return Snooze(min(max(took / 2, shortest), _LONGEST_POLL), f"The Apify run {run.id} is {run.status.lower()}.")
 
     async def run_cost(self, task: RunCost, fetch: Fetch) -> Outcome:
-        """Learn what a run has cost that did not succeed."""
+        """Read the cost of a run that did not succeed."""
         run, response = await self.apify.run(fetch, task.run_id)
         return Done(cost=units(run.cost_usd), effects=cost_effects(task, run), facts=facts_of(response))
 
@@ -62,7 +62,7 @@ class RunSteps:
         """End the scrape as failed."""
         raise Permanent(task.message, reason=task.reason)
 
-    def _unsuccessful(self, task: PollRun, run: Run, response: Response) -> Done:
+    def _unsuccessful(self, task: PollRun, run: ApifyRun, response: Response) -> Done:
         if run.status == "TIMED-OUT":
             return self._after_time_out(task, run, response)
         if run.status == "ABORTED":
@@ -73,12 +73,12 @@ class RunSteps:
             task, run, response, response.at + timedelta(seconds=SERVER.delay(task.number)), task.timeout
         )
 
-    def _after_time_out(self, task: PollRun, run: Run, response: Response) -> Done:
+    def _after_time_out(self, task: PollRun, run: ApifyRun, response: Response) -> Done:
         if task.number > MORE_AFTER_TIME_OUT:
             return self._give_up(task, run, response, RUN_TIMED_OUT, f"took longer than {task.timeout} s")
         return self._again(task, run, response, None, LONGER)
 
-    def _again(self, task: PollRun, run: Run, response: Response, due: datetime | None, timeout: int) -> Done:
+    def _again(self, task: PollRun, run: ApifyRun, response: Response, due: datetime | None, timeout: int) -> Done:
         another = ScrapeCity(scrape=task.scrape, number=task.number + 1, timeout=timeout)
         return Done(
             tasks=[Plan(another, due=due), self._cost_later(task, response)],
@@ -87,7 +87,7 @@ class RunSteps:
             facts=facts_of(response),
         )
 
-    def _give_up(self, task: PollRun, run: Run, response: Response, reason: str, what: str) -> Done:
+    def _give_up(self, task: PollRun, run: ApifyRun, response: Response, reason: str, what: str) -> Done:
         """The job fails after the cost of its last run is known, so that no cost is lost."""
         again = f"Scrape again with `forager markets scrape {task.scrape.market_id}`."
         message = f"The Apify run {run.id} for {task.scrape.search} {what}. {again}"
@@ -104,11 +104,11 @@ class RunSteps:
 
 
 def units(usd: Decimal | None) -> int:
-    """What a job counts as spent: ten-thousandths of a US dollar."""
+    """Return an amount in the units of a job's cost: ten-thousandths of a US dollar."""
     return round((usd or Decimal(0)) * UNITS_PER_USD)
 
 
-def cost_effects(task: OfRun, run: Run) -> list[Effect]:
+def cost_effects(task: OfRun, run: ApifyRun) -> list[Effect]:
     """The final cost, on the run and on the scrape."""
     cost = Decimal(units(run.cost_usd)) / UNITS_PER_USD
     return [
@@ -117,7 +117,7 @@ def cost_effects(task: OfRun, run: Run) -> list[Effect]:
     ]
 
 
-def _ended(task: OfRun, run: Run, response: Response) -> list[Effect]:
+def _ended(task: OfRun, run: ApifyRun, response: Response) -> list[Effect]:
     return [
         Effect(SourceRun, {"id": run.id}, set={"status": run.status}),
         Effect(MarketScrape, {"id": task.scrape.id}, add={"api_ms": response.elapsed_ms}),

@@ -1,25 +1,101 @@
 """The kinds of work: a scrape of a market in four steps, the verification of a listing, and the upkeep."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forager.core.hosts import host_of
 from forager.core.task import Task
-from forager.pipelines.listings.markets import TIERS, TierName
+
+# Markets: the cities that are scraped, how often, and how fast their listings age. Values only.
+
+
+TierName = Literal["hot", "standard", "cool"]
+
+
+class Tier(NamedTuple):
+    """The pace of a market."""
+
+    frequency_hours: int
+    """Hours between two scrapes, unless the market has its own."""
+    decay_rate: int
+    """Points of confidence that a listing loses per hour."""
+
+
+TIERS: Final[Mapping[TierName, Tier]] = MappingProxyType(
+    {"hot": Tier(6, 3), "standard": Tier(12, 2), "cool": Tier(24, 1)}
+)
+
+
+def override_of(hours: int | None, tier: TierName) -> int | None:
+    """Return the hours between two scrapes that a market keeps when its tier changes; None if the tier decides.
+
+    The tier's own number is not an override, so that a client can send back a market as it read it.
+    """
+    return None if hours == TIERS[tier].frequency_hours else hours
+
+
+MAX_LISTINGS: Final = 100
+"""Maximum listings of one scrape, unless the market has its own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """A city as it comes with the install."""
+
+    id: str
+    display_name: str
+    city: str
+    """The city's name in the search of the source."""
+    state: str
+    """Two letters."""
+    tier: TierName
+
+    @property
+    def search(self) -> str:
+        """The location words that the source searches for: "Boston, MA"."""
+        return f"{self.city}, {self.state}"
+
+
+INITIAL_MARKETS: Final = (
+    Market("nyc", "New York City", "New York", "NY", "hot"),
+    Market("boston", "Boston", "Boston", "MA", "hot"),
+    Market("washington-dc", "Washington DC", "Washington", "DC", "hot"),
+    Market("philadelphia", "Philadelphia", "Philadelphia", "PA", "hot"),
+    Market("pittsburgh", "Pittsburgh", "Pittsburgh", "PA", "standard"),
+    Market("baltimore", "Baltimore", "Baltimore", "MD", "standard"),
+    Market("newark", "Newark", "Newark", "NJ", "standard"),
+    Market("jersey-city", "Jersey City", "Jersey City", "NJ", "standard"),
+    Market("cambridge", "Cambridge", "Cambridge", "MA", "standard"),
+    Market("arlington-va", "Arlington VA", "Arlington", "VA", "standard"),
+    Market("bryn-mawr", "Bryn Mawr", "Bryn Mawr", "PA", "cool"),
+    Market("hoboken", "Hoboken", "Hoboken", "NJ", "cool"),
+    Market("stamford", "Stamford", "Stamford", "CT", "cool"),
+    Market("new-haven", "New Haven", "New Haven", "CT", "cool"),
+    Market("providence", "Providence", "Providence", "RI", "cool"),
+    Market("richmond", "Richmond", "Richmond", "VA", "cool"),
+    Market("charlotte", "Charlotte", "Charlotte", "NC", "cool"),
+    Market("raleigh", "Raleigh", "Raleigh", "NC", "cool"),
+    Market("hartford", "Hartford", "Hartford", "CT", "cool"),
+)
+"""Stored at the first start. Later ones are rows like these: nothing in the code names a city again."""
+
 
 STARTS_LANE = "apify:starts"
 """Runs are started one after the other: only so are the limits of the data source exact."""
 API_LANE = "apify:api"
 ITEMS_LANE = "apify:items"
-"""Pages of datasets are stored one after the other, so that two never make two homes of one."""
+"""Pages of datasets are stored one after the other, so that two pages never store one listing twice."""
 UPKEEP_LANE = "listings"
 
 
-class Scrape(BaseModel):
-    """What a scrape must know of its market, as it was when it was dispatched."""
+class ScrapedMarket(BaseModel):
+    """The market of a scrape, as it was when the scrape was dispatched."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,12 +103,12 @@ class Scrape(BaseModel):
     city: str = Field(min_length=1, max_length=100, examples=["New York"])
     state: str = Field(min_length=2, max_length=2, examples=["NY"])
     tier: TierName = Field("standard", examples=["hot"])
-    max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties that are asked for.")
+    max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties to request.")
     usual_found: int | None = Field(None, description="The median of what its last ten scrapes found.")
     since: datetime = Field(
-        description="When it is due; the next one is due a period later.", examples=["2026-03-01T06:00:00Z"]
+        description="Due time; the next one is due a period later.", examples=["2026-03-01T06:00:00Z"]
     )
-    start_at: datetime | None = Field(None, description="When its run is to be started; null: at once.")
+    start_at: datetime | None = Field(None, description="Start time of its run; null: at once.")
 
     @model_validator(mode="before")
     @classmethod
@@ -66,7 +142,7 @@ class ScrapeCity(Task):
 
     kind: ClassVar[str] = "listings.scrape_city"
 
-    scrape: Scrape
+    scrape: ScrapedMarket
     number: int = 1
     """Counts the runs of this scrape."""
     timeout: int = 600
@@ -82,7 +158,7 @@ class ScrapeCity(Task):
 class OfRun(Task):
     """Something about a run that was started."""
 
-    scrape: Scrape
+    scrape: ScrapedMarket
     number: int
     run_id: str
     dataset_id: str
@@ -137,7 +213,7 @@ class FailScrape(Task):
 
     kind: ClassVar[str] = "listings.fail_scrape"
 
-    scrape: Scrape
+    scrape: ScrapedMarket
     reason: str
     message: str
 
@@ -220,7 +296,7 @@ class VerifyListing(Task):
     listing_key: str
     market_id: str
     url: str
-    """The page that is asked first; it decides whose politeness is needed."""
+    """The page that is fetched first; its host is the task's lane."""
 
     def key(self) -> str:
         return self.listing_key

@@ -8,21 +8,31 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.kit.http.envelope import Envelope, Page, answer, page
-from forager.kit.http.examples import change_example, example_of, record_example
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import body_of, example, failures
-from forager.kit.http.params import REPEATED, IdempotencyKey, PageQuery, checked_key
-from forager.kit.http.routes import Router
-from forager.kit.http.task_waiter import TaskWaiter
-from forager.kit.reports import ChangeReport
-from forager.kit.service import Service
-from forager.pipelines.places import reports
+from forager.pipelines.places import reports, reports_map
 from forager.pipelines.places.estimate import PlacesPlan
 from forager.pipelines.places.job import Keyword, State, ZipCode
 from forager.pipelines.places.pipeline import NAME
 from forager.pipelines.places.records import Place
 from forager.pipelines.places.reports import PlaceFilter, PlaceReport
+from forager.pipelines.places.reports_map import COLUMNS, Coverage, PlacePoints
+from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
+from forager.sdk.http.routes import (
+    REPEATED,
+    IdempotencyKey,
+    JsonRoute,
+    PageQuery,
+    Router,
+    body_of,
+    change_example,
+    checked_key,
+    example,
+    example_of,
+    failures,
+    record_example,
+)
+from forager.sdk.http.streams import TaskWaiter
+from forager.sdk.reports import ChangeReport
+from forager.sdk.service import Service
 
 JobBody = Annotated[dict[str, Any], Body()]
 
@@ -38,7 +48,7 @@ class PlacesJobCreated(BaseModel):
     plan: PlacesPlan | None = Field(default=None, description="The price, for a dry run.")
 
 
-class PlacesQuery(PageQuery, PlaceFilter):
+class PointsQuery(PlaceFilter):
     """Filters of the list of places. They are normalised and validated like the parameters of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,6 +67,12 @@ class PlacesQuery(PageQuery, PlaceFilter):
 
     def asked(self) -> PlaceFilter:
         return PlaceFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
+
+
+class PlacesQuery(PageQuery, PointsQuery):
+    """The filters, and a page of the list."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def routes(service: Service, _: TaskWaiter) -> Router:
@@ -96,7 +112,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     @router.get(
         "",
         summary="Find places",
-        response_model=Page[PlaceReport],
+        response_model=ResultPage[PlaceReport],
         responses={200: example([_PLACE], next_cursor=None), **failures(404)},
     )
     async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
@@ -104,6 +120,29 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         one."""
         listed = await reports.find_places(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
         return page(request, listed.items, listed.next_cursor)
+
+    @router.get(
+        "/map",
+        summary="Show where places are",
+        response_model=Envelope[PlacePoints],
+        responses={200: example(_POINTS), **failures(404)},
+    )
+    async def show_places_map(request: Request, asked: Annotated[PointsQuery, Query()]) -> Response:
+        """The same filters as the list; at most 20,000 points, each a list of values in the order of `columns`."""
+        return answer(request, await reports_map.points(service.database, asked.asked()))
+
+    @router.get(
+        "/coverage",
+        summary="Show how far the ZIPs of a job were read",
+        response_model=Envelope[Coverage],
+        responses={200: example(_COVERAGE), **failures(404)},
+    )
+    async def show_coverage(
+        request: Request,
+        job: Annotated[UUID | None, Query(description="Job id (default: the newest job).")] = None,
+    ) -> Response:
+        """A ZIP whose every allowed page was full is `cut_off`: more pages would find more places there."""
+        return answer(request, await reports_map.coverage(service.database, job))
 
     @router.get(
         "/{place_uid}",
@@ -118,7 +157,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     @router.get(
         "/{place_uid}/history",
         summary="Show how a place changed",
-        response_model=Page[ChangeReport],
+        response_model=ResultPage[ChangeReport],
         responses={200: example([_CHANGE], next_cursor=None), **failures(404)},
     )
     async def show_place_history(request: Request, place_uid: str, asked: Annotated[PageQuery, Query()]) -> Response:
@@ -131,6 +170,16 @@ def routes(service: Service, _: TaskWaiter) -> Router:
 
 
 _PLACE = {name: value for name, value in record_example(Place).items() if name in PlaceReport.model_fields}
+_POINTS = {
+    "columns": list(COLUMNS),
+    "points": [[_PLACE[name] for name in COLUMNS]],
+    "without_place": 0,
+    "more": False,
+}
+_COVERAGE = {
+    "job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+    "zips": [{"zip": "85001", "pages": 3, "read": 2, "full": 1, "places": 14, "failed": 0, "state": "complete"}],
+}
 _CHANGE = change_example(Place)
 _PLAN = example_of(PlacesPlan)
 _CREATED = example(

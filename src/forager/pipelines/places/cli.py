@@ -1,24 +1,23 @@
 """`forager places …`: price a job, and run it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forager.core.errors import Rejected
-from forager.kit.cli import render
-from forager.kit.cli.invocation import Json, Reached, invocation
-from forager.kit.cli.run_job import run_job
-from forager.kit.cli.running import with_api
-from forager.pipelines.places.cli_words import words
+from forager.sdk.cli import render
+from forager.sdk.cli.invocation import Json, Reached, invocation, with_api
+from forager.sdk.cli.render import Figures, Job, Words, answered, count, some, spent_with_assumed
+from forager.sdk.cli.run_job import run_job
 
 if TYPE_CHECKING:
-    from forager.kit.settings import SettingsTree
+    from forager.sdk.settings import SettingsTree
 
 commands = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
 
-Keyword = Annotated[str, typer.Option("--keyword", "-k", help="What to look for in every ZIP, such as bars.")]
+Keyword = Annotated[str, typer.Option("--keyword", "-k", help="Search term for every ZIP, such as bars.")]
 State = Annotated[str | None, typer.Option("--state", "-s", help="Two letters, such as AZ: every ZIP of that state.")]
 Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP instead of a state (repeatable).")]
 ZipsFrom = Annotated[
@@ -174,7 +173,7 @@ def _job(
 
 
 def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:
-    """Commas are fine, too: people write --zip 85001,85002."""
+    """Values may contain commas, because people write --zip 85001,85002."""
     given = [part for text in zips or () for part in text.replace(",", " ").split()]
     if file is not None:
         try:
@@ -183,3 +182,39 @@ def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="--zips-from") from error
     return given if given or zips or file else None
+
+
+# The names of a places job's parts on the command line: queries, places, credits.
+
+
+def request(params: Mapping[str, Any]) -> str:
+    """`bars in AZ`, `bars in 85001, 85002, 85003 and 4 more`."""
+    zips = params.get("zips") or ()
+    where = params.get("state") or ", ".join(zips[:3])
+    more = f" and {len(zips) - 3} more" if len(zips) > 3 and not params.get("state") else ""
+    return f"{params.get('keyword') or ''} in {where}{more}".strip()
+
+
+def saved(job: Job) -> int | None:
+    """Queries that early exit made needless; None if tasks were also skipped for lack of budget or after a failure."""
+    return None if job["max_cost"] is not None or job["failed"] else int(job["skipped"])
+
+
+def results(job: Job) -> Figures:
+    early = saved(job)
+    spent = spent_with_assumed(job) + (f", {count(early)} saved by early exit" if early else "")
+    return [
+        ("queries", answered(job)),
+        ("places", f"{count(job['records'])}, {count(job['discoveries'])} of them new"),
+        ("credits", spent),
+        ("skipped", count(job["skipped"]) if early is None and job["skipped"] else None),
+    ]
+
+
+def progress(job: Job) -> Iterable[str]:
+    yield some(job["spent"], "credit")
+    if job["skipped"]:
+        yield f"{count(job['skipped'])} {'skipped' if saved(job) is None else 'saved'}"
+
+
+words = Words(task=("query", "queries"), request=request, results=results, progress=progress)

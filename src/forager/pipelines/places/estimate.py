@@ -56,7 +56,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """How many full and how many short pages were answered, over all recorded jobs."""
+    """Numbers of full and of short result pages, over all recorded jobs."""
 
     full: int
     short: int
@@ -129,7 +129,7 @@ class PlacesPlan(BaseModel):
     expected_seconds: float = Field(description="Time for the expected queries, on a lane that no other job uses.")
     worst_seconds: float = Field(description="Time if every page is full.")
     binds: Binds = Field(
-        description="What limits the job: its budget, the lane's rate, the requests in flight, "
+        description="The limit of the job: its budget, the lane's rate, the requests in flight, "
         "or the latency of pages that wait for one another."
     )
 
@@ -197,5 +197,5 @@ def _binds(per_page: Sequence[float], pace: float, terms: Terms) -> Binds:
 
 
 def _rounds(per_page: Sequence[float]) -> list[float]:
-    """Return the pages that will probably be queried at all."""
+    """Return the pages that will probably be queried."""
     return [queries for queries in per_page if queries >= 0.5]

@@ -1,6 +1,6 @@
 """The places pipeline with its edges, each named and imported only when it is needed."""
 
-from forager.kit.feature import Feature, Ref
+from forager.sdk.feature import DashboardPage, Feature, Ref
 
 feature = Feature(
     name="places",
@@ -9,12 +9,16 @@ feature = Feature(
     settings=Ref("forager.pipelines.places.settings:PlacesSettings"),
     secrets=Ref("forager.pipelines.places.wiring:secrets"),
     references=Ref("forager.pipelines.places.wiring:references"),
-    estimate=Ref("forager.pipelines.places.price:price"),
-    charge=Ref("forager.pipelines.places.price:charge"),
+    estimate=Ref("forager.pipelines.places.wiring:price"),
+    charge=Ref("forager.pipelines.places.wiring:charge"),
+    expenses=Ref("forager.pipelines.places.wiring:expenses"),
     mirror=Ref("forager.pipelines.places.mirror:mirror"),
     routes=Ref("forager.pipelines.places.api:routes"),
-    checks=Ref("forager.pipelines.places.checks:checks"),
+    checks=Ref("forager.pipelines.places.wiring:checks"),
     commands=Ref("forager.pipelines.places.cli:commands"),
-    words=Ref("forager.pipelines.places.cli_words:words"),
-    demo=Ref("forager.cli.demos.places:demo"),
+    kind="place",
+    words=Ref("forager.pipelines.places.cli:words"),
+    page=DashboardPage("Places", "forager.pipelines.places.page"),
+    demo=Ref("forager.pipelines.places.demo:demo"),
+    showcase=Ref("forager.pipelines.places.showcase:showcase"),
 )

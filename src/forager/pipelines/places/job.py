@@ -5,7 +5,7 @@ The class validates the shape; `check` validates against the reference data.
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,8 @@ from pydantic import (
 )
 
 from forager.core.errors import FieldError, Rejected
+from forager.core.outcome import Skip
+from forager.core.task import Task
 from forager.pipelines.places.zips import ZipTable, is_zip
 
 MAX_ZIPS = 50_000
@@ -34,7 +36,7 @@ def _collapsed(value: object) -> object:
 
 def _printable(keyword: str) -> str:
     if not keyword:
-        raise ValueError("is empty; say what to look for, such as bars")
+        raise ValueError("is empty; give a search term, such as bars")
     # Cs: half a surrogate pair, which JSON can smuggle in and no encoding can send on.
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in keyword):
         raise ValueError("must not contain control characters or broken text; remove them")
@@ -67,7 +69,7 @@ Keyword = Annotated[
             "type": "string",
             "minLength": 1,
             "maxLength": 200,
-            "description": "What to look for in every ZIP.",
+            "description": "Search term for every ZIP.",
             "examples": ["bars"],
         }
     ),
@@ -160,7 +162,7 @@ class PlacesJob(BaseModel):
         if self.state is None and self.zips is None:
             raise ValueError("give `state` (such as AZ) or `zips` (such as 85001)")
         if self.state is not None and self.zips is not None:
-            raise ValueError("give either `state` or `zips`, not both: `zips` says by itself where to look")
+            raise ValueError("give either `state` or `zips`, not both: `zips` alone names the area")
         return self
 
 
@@ -227,3 +229,42 @@ def _named(values: Sequence[str]) -> str:
     few = ", ".join(repr(value[:20]) for value in values[:_NAMED])
     more = len(values) - _NAMED
     return f"{few} and {more} more" if more > 0 else few
+
+
+# The one kind of task that places has: one page of results for a keyword in a ZIP.
+
+
+LANE = "serper"
+EARLY_EXIT = "early_exit"
+"""Reason of pages that are skipped because the one before was short."""
+
+
+class Query(Task):
+    """Carries the job's keyword and number of pages, because a step sees its task and nothing else."""
+
+    kind: ClassVar[str] = "places.query"
+
+    keyword: str
+    zip: str
+    page: int
+    pages: int
+    state: str | None = None
+
+    def key(self) -> str:
+        return f"{self.zip}/{self.page}"
+
+    def lane(self) -> str:
+        return LANE
+
+    @property
+    def text(self) -> str:
+        """The query text for the upstream (PL-3)."""
+        return f"{self.zip} {self.keyword}"
+
+    def previous(self) -> str | None:
+        """Return the key of the previous page, which must be completed first."""
+        return f"{self.zip}/{self.page - 1}" if self.page > 1 else None
+
+    def later_pages(self, because: str) -> tuple[Skip, ...]:
+        """Return skips for the remaining pages of this ZIP. `because` is their error message."""
+        return tuple(Skip(f"{self.zip}/{page}", EARLY_EXIT, because) for page in range(self.page + 1, self.pages + 1))

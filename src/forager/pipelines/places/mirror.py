@@ -1,8 +1,8 @@
 """The seed's three tables in a warehouse (PL-15): its columns in its order, then `change_id` and `details`."""
 
 from forager.core.record import Record
-from forager.kit.mirror import CHANGE_ID, DETAILS, Mirror, MirrorColumn, MirrorTable, columns
 from forager.pipelines.places.records import Sighting
+from forager.sdk.delivery import CHANGE_ID, DETAILS, Mirror, MirrorColumn, MirrorTable, columns
 
 _TOTALS = tuple(
     MirrorColumn(name, "INT64") for name in ("zips", "queries", "successes", "failures", "places", "credits", "skipped")

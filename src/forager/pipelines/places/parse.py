@@ -15,9 +15,9 @@ import orjson
 
 from forager.core.errors import Evidence, Permanent
 from forager.core.http import Response
-from forager.core.reasons import ErrorType
-from forager.core.trusted import trusted
-from forager.pipelines.places.query import Query
+from forager.core.record import trusted
+from forager.core.states import ErrorType
+from forager.pipelines.places.job import Query
 from forager.pipelines.places.records import SOURCE, SOURCE_VERSION, Place, Sighting
 
 CREDIT = 1
@@ -114,7 +114,8 @@ def normalised(words: str) -> str:
 
 
 def read_cid(value: object) -> str | None:
-    """A decimal string of up to 20 digits. A whole JSON number is taken too; a float has already lost its digits."""
+    """Read a decimal string of up to 20 digits. A whole JSON number is accepted as well; a float has already lost
+    digits."""
     if type(value) is int:
         value = str(value)
     if type(value) is not str:

@@ -5,13 +5,14 @@ The pipeline as a value. What comes from settings is an argument of `build`; not
 
 from collections.abc import Iterator
 
-from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.errors import Retry
+from forager.core.pipeline import JobLimits, Lane, Pipeline, step
+from forager.core.record import validated
 from forager.core.task import Plan
-from forager.core.trusted import validated
-from forager.pipelines.places.job import PlacesJob, check, zip_codes
-from forager.pipelines.places.query import LANE, Query
+from forager.pipelines.places.job import LANE, PlacesJob, Query, check, zip_codes
+from forager.pipelines.places.parse import CREDIT
 from forager.pipelines.places.records import Place, Sighting
-from forager.pipelines.places.steps import CREDIT, REASONS, Serper
+from forager.pipelines.places.steps import REASONS, Serper
 from forager.pipelines.places.zips import ZipTable
 
 NAME = "places"

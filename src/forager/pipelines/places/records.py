@@ -1,8 +1,8 @@
 """The records of the places pipeline: a place, unique in the world, and a sighting, unique per job.
 
-A sighting is the seed's row of `serper_places`. Its columns `ingest_id`, `job_id` and `ingest_ts` are not fields
-here: a step knows neither its job nor the time of the commit. The ledger's row has an id, its job and its time, and the
-view `serper_places` names them so.
+A sighting is a row of the view `serper_places`. Its columns `ingest_id`, `job_id` and `ingest_ts` are not fields here:
+a step has neither its job nor the time of the commit. The ledger's row has an id, its job and its time, and the view
+gives them these names.
 """
 
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ SOURCE_VERSION = "v1"
 
 
 class Place(Record):
-    """A business. A field that an answer left out is None, and overwrites nothing."""
+    """A business. A field that is missing in an answer is None, and overwrites nothing."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -72,7 +72,8 @@ class Sighting(Record):
     key_field: ClassVar[str] = "place_uid"
     scope: ClassVar[Literal["world", "job"]] = "job"
     identity: ClassVar[str | None] = "place"
-    # Few, since ten sightings are written per query: "what is in this ZIP". Its key tells where a place was seen.
+    # Few indexes, because ten sightings are written per query: this one finds the places of a ZIP. The key contains
+    # where a place was seen.
     indexes: ClassVar[tuple[Index, ...]] = (Index(("zip", "place_uid")),)
 
     source: str = SOURCE

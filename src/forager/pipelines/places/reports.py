@@ -7,11 +7,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forager.core.database import Database, Row
 from forager.core.errors import NotFound
-from forager.kit.queries import Database, Page, Row, Walk, at, job_number, stored_key, walk
-from forager.kit.reports import Report
 from forager.pipelines.places.estimate import Density, Pages
 from forager.pipelines.places.records import Place
+from forager.sdk.queries import QueryPage, Walk, at, job_number, stored_key, walk
+from forager.sdk.reports import Report
 
 FULL_PAGE = 10
 JOBS_LOOKED_AT = 2_000
@@ -37,13 +38,13 @@ class PlaceReport(Report):
     version: int = Field(description="Rises with every change.")
     first_seen_at: datetime
     last_seen_at: datetime
-    changed_at: datetime = Field(description="When its version last rose.")
+    changed_at: datetime = Field(description="Time of its last new version.")
     times_seen: int
     gone_at: datetime | None
 
 
 class PlaceFilter(BaseModel):
-    """Which places. Job, ZIP and category are found by an index; the others are looked for page by page."""
+    """Filters of places. Job, ZIP and category use an index; the others are applied page by page."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,15 +63,15 @@ class PlaceFilter(BaseModel):
 
 async def find_places(
     db: Database, asked: PlaceFilter | None = None, *, cursor: str | None = None, limit: int = 100
-) -> Page[PlaceReport]:
+) -> QueryPage[PlaceReport]:
     """Return places sorted by discovery; with a ZIP, by place_uid."""
-    plan = await _walk_for(db, asked or PlaceFilter())
+    plan = await walk_for(db, asked or PlaceFilter())
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[_place(row) for row in rows], next_cursor=following)
+    return QueryPage(items=[_place(row) for row in rows], next_cursor=following)
 
 
 async def one_place(db: Database, uid: str) -> PlaceReport:
-    """Return a place by its uid, or by a cid with which it was seen. Raises `NotFound` if there is none."""
+    """Return a place by its uid, or by a cid with which it was seen. Raises `NotFound`."""
     uid = await stored_key(db, Place, uid)
     rows = await db.fetch("SELECT * FROM places WHERE place_uid = :uid", {"uid": uid})
     if not rows:
@@ -116,7 +117,7 @@ async def _jobs_worth_reading(db: Database, keyword: str, state: str | None) -> 
     return chosen
 
 
-async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
+async def walk_for(db: Database, asked: PlaceFilter) -> Walk:
     """Return the walk along the most selective index; other filters are applied afterwards."""
     if asked.job is not None:
         return _seen_by_job(asked, await job_number(db, asked.job, past=True))
@@ -161,7 +162,7 @@ def _seen_in_zip(asked: PlaceFilter) -> Walk:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
         f"places of ZIP {asked.zip}",
-        "SELECT DISTINCT place_uid FROM sightings",  # a place is seen again by every job that asks there
+        "SELECT DISTINCT place_uid FROM sightings",  # every job with a query there sees the place again
         ("place_uid",),
         ("zip = :zip", *about_sighting),
         columns="p.*",
@@ -186,7 +187,7 @@ def _of_place(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]
 
 
 def _of_sighting(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]:
-    """Of the few sightings that an index has found already: keywords have none of their own."""
+    """Filters the few sightings that an index has found: keywords have no index."""
     conditions: list[str] = []
     values: dict[str, Any] = {}
     if asked.keyword is not None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Halt, Outcome
-from forager.core.reasons import ErrorType, Reason
+from forager.core.states import ErrorType, Reason
+from forager.pipelines.places.job import EARLY_EXIT, Query
 from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records
-from forager.pipelines.places.query import EARLY_EXIT, Query
 
 __all__ = ["API_KEY", "CREDIT", "REASONS", "Serper"]
 

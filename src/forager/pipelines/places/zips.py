@@ -109,7 +109,7 @@ def read_csv(lines: Iterable[str], *, name: str = "zips.csv") -> list[Zip]:
 
 
 def _checked(numbered: Iterable[tuple[int, Mapping[str, str | None]]], name: str, what: str, remedy: str) -> list[Zip]:
-    """Return the ZIPs of numbered rows. Raises `Rejected` with the first wrong ones, or if there are none."""
+    """Return the ZIPs of numbered rows. Raises `Rejected` with the first wrong ones, or for an empty list."""
     rows, errors = [], []
     for number, row in numbered:
         try:
@@ -160,8 +160,8 @@ def _degrees(column: str, text: str, most: float) -> float | None:
     return value
 
 
-# The package keeps 40 MB for good, and needs as much again while it unpacks: a process of its own takes them with it.
-# By prefix, because its list of everything takes 140 MB.
+# The package keeps 40 MB in memory, and twice that while it unpacks: a separate process frees them at its end. Read by
+# prefix, because its list of everything takes 140 MB.
 _READ_PACKAGE = """
 import json, sys, zipcodes
 for prefix in range(100):

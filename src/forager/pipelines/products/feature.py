@@ -1,32 +1,37 @@
 """The products pipeline with its edges, each named and imported only when it is needed."""
 
-from forager.kit.feature import Feature, Ref, Shortcut
+from forager.sdk.feature import DashboardPage, Feature, Ref, Shortcut
 
 feature = Feature(
     name="products",
     summary="Shops, crawled and kept current: products, prices, stock.",
     build=Ref("forager.pipelines.products.wiring:build"),
     settings=Ref("forager.pipelines.products.settings:ProductsSettings"),
-    estimate=Ref("forager.pipelines.products.price:price"),
-    routes=Ref("forager.pipelines.products.api:routes"),
-    commands=Ref("forager.pipelines.products.cli:commands"),
+    complete=Ref("forager.pipelines.products.reports.domains:with_frequencies"),
+    estimate=Ref("forager.pipelines.products.wiring:price"),
+    routes=Ref("forager.pipelines.products.api.catalogue:routes"),
+    commands=Ref("forager.pipelines.products.cli.catalogue:commands"),
+    kind="product",
     shortcuts=(
         Shortcut(
             "crawl",
             "Crawl a shop's pages; the same command tomorrow crawls again.",
-            Ref("forager.pipelines.products.cli_crawl:command"),
+            Ref("forager.pipelines.products.cli.crawl:command"),
         ),
         Shortcut(
             "reparse",
             "Parse stored pages again, without fetching them.",
-            Ref("forager.pipelines.products.cli_health:reparse_command"),
+            Ref("forager.pipelines.products.cli.health:reparse_command"),
         ),
-        Shortcut("search", "Search the products.", Ref("forager.pipelines.products.cli_search:command")),
+        Shortcut("search", "Search the products.", Ref("forager.pipelines.products.cli.catalogue:command")),
     ),
-    indexed=Ref("forager.pipelines.products.indexed:indexed"),
-    words=Ref("forager.pipelines.products.cli_words:words"),
-    loop=Ref("forager.pipelines.products.loop:upkeep"),
-    at_rest=Ref("forager.pipelines.products.reports_health:check_at_rest"),
-    figures=Ref("forager.pipelines.products.reports_health:figures"),
-    demo=Ref("forager.cli.demos.products:demo"),
+    indexed=Ref("forager.pipelines.products.wiring:indexed"),
+    words=Ref("forager.pipelines.products.cli:words"),
+    loop=Ref("forager.pipelines.products.wiring:upkeep"),
+    at_rest=Ref("forager.pipelines.products.reports.health:check_at_rest"),
+    figures=Ref("forager.pipelines.products.reports.health:figures"),
+    page=DashboardPage("Products", "forager.pipelines.products.page"),
+    concerns=Ref("forager.pipelines.products.reports.health:concerns"),
+    demo=Ref("forager.pipelines.products.demo:demo"),
+    showcase=Ref("forager.pipelines.products.showcase:showcase"),
 )

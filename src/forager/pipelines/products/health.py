@@ -1,6 +1,6 @@
 """The health of parsers: how often a parser finds a product on a page, and each field of it. Pure.
 
-Every crawl counts its page in the transaction that settles it, so the counts are exact, also after kill -9. They are
+Every crawl counts its page in the transaction that settles it, so the counts are exact, even after kill -9. They are
 kept per domain, parser version and day. A share that falls far below its mean of the last days means that the site has
 changed or the parser is broken: the field is then quarantined (see `reports_health`).
 
@@ -19,11 +19,11 @@ from pydantic import ConfigDict, create_model
 
 from forager.core.record import Index, Record
 from forager.core.table import Effect, TableRow
-from forager.extract.products.findings import FIELDS, Findings
+from forager.extract.products.findings import FIELDS, ProductFindings
 from forager.extract.products.parser import Parser
 
 FALL = 0.20
-"""A share that is so much below its mean has fallen."""
+"""A share that is below its mean by this difference has fallen."""
 LEAST_PAGES = 50
 """Fewer pages, today or before, prove nothing."""
 DAYS = 7
@@ -42,7 +42,7 @@ class _Counted(TableRow):
     parser_version: int
     day: date
     pages: int = 0
-    """Pages that showed a product, or did so at an earlier visit."""
+    """Pages that showed a product, did so at an earlier visit, or present one by their markup."""
     products: int = 0
     """Pages that showed a value."""
 
@@ -119,8 +119,8 @@ class Fall:
     pages: int
 
 
-def counted(parser: Parser, domain: str, at: datetime, findings: Findings) -> Effect:
-    """Count a page that showed these findings; none: it showed no product, though it did before."""
+def counted(parser: Parser, domain: str, at: datetime, findings: ProductFindings) -> Effect:
+    """Count a page that showed these findings; none: it showed no product, though it was expected to."""
     filled = frozenset(findings.values).intersection(FIELDS) if findings.is_product else None
     return _counted(domain, parser.name, parser.version, at.date(), filled)
 
@@ -133,7 +133,8 @@ def _counted(domain: str, parser: str, version: int, day: date, filled: frozense
 
 
 def falls(today: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Fall]:
-    """What has fallen: counts of one parser version on one day, and the sums over the days before."""
+    """Yield the shares that have fallen. Compares the counts of one parser version on one day with the sums over the
+    days before."""
     yield from _fall(EVERYTHING, today["products"], today["pages"], before["products"], before["pages"])
     for name in FIELDS:
         yield from _fall(name, today[name], today["products"], before[name], before["products"])
@@ -158,3 +159,25 @@ def _fall(name: str, filled: int, of: int, filled_before: int, of_before: int) -
     rate, mean = filled / of, filled_before / of_before
     if mean - rate >= FALL:
         yield Fall(name, rate, mean, of)
+
+
+# The record of the weekly audit of the catalogue. Pure.
+
+
+class Audit(TableRow):
+    """One audit. The row of a week is inserted before its audit runs, so that one process runs it."""
+
+    table: ClassVar[str] = "audits"
+    key: ClassVar[tuple[str, ...]] = ("week",)
+
+    week: str
+    """ISO week, such as 2026-W47."""
+    started_at: datetime
+    finished_at: datetime | None = None
+    findings: dict[str, Any] | None = None
+
+
+def week_of(moment: datetime) -> str:
+    """The ISO week of a moment: `2026-W47`."""
+    year, week, _ = moment.isocalendar()
+    return f"{year}-W{week:02}"

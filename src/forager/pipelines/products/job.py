@@ -1,5 +1,6 @@
-"""What a person asks for: pages, a sitemap, or a site whose links are followed. Pure."""
+"""The parameters of a crawl: pages, a sitemap, or a site whose links are followed. Pure."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -16,12 +17,15 @@ from pydantic import (
 )
 from pydantic import model_validator as validator_of_model
 
-from forager.core.durations import in_seconds
+from forager.core.clock import in_seconds
 from forager.core.hosts import host_of
 from forager.core.http import Render
+from forager.core.pipeline import JobLimits, Parts
 from forager.core.table import TableRow
-from forager.extract.canonical import canonical_url
-from forager.pipelines.products.recrawl import DAY
+from forager.core.task import Plan
+from forager.extract.text.urls import canonical_url
+from forager.pipelines.products.records import DAY
+from forager.pipelines.products.tasks import Crawl
 
 MOST_URLS = 100_000
 MOST_IN_PART = 10_000
@@ -55,7 +59,7 @@ Frequency = Annotated[
 
 
 class StoredPage(BaseModel):
-    """What is stored of a page that is crawled again: what was asked for it, and what its last visits found."""
+    """Stored values of a page that is crawled again: its options, and the results of its last visits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,19 +84,19 @@ class PageOfJob(BaseModel):
     max_retries: int | None = Field(default=None, ge=0, le=10)
 
     def own(self) -> dict[str, Any]:
-        """What it says beside its URL and its time."""
+        """Return the values other than URL and time."""
         return self.model_dump(include={"priority", "frequency", "max_retries"}, exclude_none=True)
 
 
 class CrawlOptions(BaseModel):
-    """How the pages of a job are crawled."""
+    """Options for crawling the pages of a job."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     follow: bool = Field(
         default=False, description="Follow the links of pages that are not products, on the same host."
     )
-    depth: int = Field(default=5, ge=0, le=MOST_DEPTH, description="How many links deep, with `follow`.")
+    depth: int = Field(default=5, ge=0, le=MOST_DEPTH, description="Maximum depth of links, with `follow`.")
     max_pages: int | None = Field(
         default=None, ge=1, le=MOST_PAGES, description="Never fetch more pages than this; the rest is skipped."
     )
@@ -101,7 +105,7 @@ class CrawlOptions(BaseModel):
     )
     priority: int = Field(default=5, ge=1, le=10, description="1 is the highest, 10 the lowest.")
     scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
-    recrawl: bool = Field(default=True, description="Crawl the pages again and again, as `frequency` says.")
+    recrawl: bool = Field(default=True, description="Crawl the pages repeatedly, at the interval `frequency`.")
     frequency: Frequency | None = Field(
         default=None,
         description="Time between two crawls of a page: seconds, or a text such as `6h`; without it the domain's own, "
@@ -136,12 +140,13 @@ class CrawlJob(CrawlOptions):
     domain_frequencies: dict[str, int] = Field(
         default_factory=dict,
         max_length=1_000,
-        description="By host: seconds between two crawls, for pages without a `frequency`. The admin route fills it.",
+        description="Seconds between two crawls by host, for pages without a `frequency`. The frequencies that are "
+        "set for domains are filled in.",
     )
     stored: dict[PageUrl, StoredPage] = Field(
         default_factory=dict,
         max_length=MOST_URLS,
-        description="By URL: what is stored of a page and stays as it is. The route for recrawls fills it.",
+        description="Stored values of pages, by URL. The route for recrawls fills it.",
     )
 
     @validator_of_model(mode="after")
@@ -154,8 +159,15 @@ class CrawlJob(CrawlOptions):
         """The URLs of its pages, each once, those without options of their own first."""
         return tuple(dict.fromkeys((*self.urls, *(page.url for page in self.pages))))
 
+    def addresses(self) -> tuple[str, ...]:
+        """Return the URLs of its pages and its sitemap."""
+        return (*self.every_url(), *(() if self.sitemap is None else (self.sitemap,)))
+
+    def hosts(self) -> set[str]:
+        return {host_of(url) for url in self.addresses()}
+
     def asked(self, url: str) -> dict[str, Any]:
-        """What the task for a URL inherits from this job; pages that are found there inherit it in turn."""
+        """Return the options that the task for a URL inherits from this job; pages found there inherit them in turn."""
         asked = {
             "usual_frequency": self.domain_frequencies.get(host_of(url)),
             "priority": self.priority,
@@ -189,6 +201,46 @@ class SqlRequest(TableRow):
 
 
 def is_site(url: str) -> bool:
-    """Whether a URL names a whole site, not a file of it."""
+    """Return whether a URL names a whole site, not a file of it."""
     parts = urlsplit(url)
     return parts.path in ("", "/") and not parts.query
+
+
+# Lists of pages of any size: the job first, then its pages in parts, so that no row and no request holds them all.
+
+
+USUAL = 5
+"""The priority of a job that names none."""
+
+
+class CrawlJobInParts(CrawlOptions):
+    """A crawl whose pages follow."""
+
+    source: str | None = Field(
+        default=None, max_length=200, description="Name of the list that the pages come from. Lists of jobs show it."
+    )
+
+
+def plan_pages(job: CrawlJob) -> Iterator[Plan]:
+    """One task per page. If a URL stands in the list and has options of its own, these hold."""
+    own = {page.url: page for page in job.pages}
+    for url in job.every_url():
+        page = own.get(url)
+        crawl = Crawl(url=url, **(job.asked(url) | (page.own() if page else {})))
+        rank = job.priority if page is None or page.priority is None else page.priority
+        due = job.scheduled_at if page is None or page.scheduled_at is None else page.scheduled_at
+        yield Plan(crawl, rank=rank, due=due, retries=crawl.max_retries)
+
+
+def limits(job: CrawlOptions) -> JobLimits:
+    """Jobs of a higher priority come first in a domain's lane."""
+    return JobLimits(max_cost=job.max_pages, turn=turn_of(job.priority))
+
+
+def turn_of(priority: int) -> int:
+    """The usual priority is the fair turn of all jobs; a higher one is before them, a lower one behind, for a while."""
+    return priority - USUAL
+
+
+PARTS = Parts(CrawlJobInParts, lambda part, _: plan_pages(part), limits)
+"""A page is known by its URL, wherever in the list it stands."""

@@ -1,54 +1,207 @@
-"""What a parsed page leads to: the records of the page and its product, and what is refused. Pure."""
+"""Decides the outcome of a parsed page: the records of the page and its product, or an error. Pure."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
+from forager.core.errors import Permanent, Transient
 from forager.core.hosts import host_of
 from forager.core.http import Response
 from forager.core.outcome import Gone, Reject
+from forager.core.reading import Offload
 from forager.core.record import CLEAR
-from forager.extract.canonical import url_hash
-from forager.extract.document import Document
-from forager.extract.products.findings import Findings
-from forager.extract.products.missing import says_missing
+from forager.core.states import ErrorType, Reason
+from forager.extract.html.document import Document, is_binary
+from forager.extract.html.page_kind import page_kind
+from forager.extract.products.findings import ProductFindings, says_missing
 from forager.extract.products.parser import Parser
-from forager.pipelines.products.answers import SOFT_NOT_FOUND, header
-from forager.pipelines.products.links import FoundLink, followable
-from forager.pipelines.products.records import Page, Product
+from forager.extract.text.urls import canonical_url, url_hash
+from forager.pipelines.products.records import CrawledPage, Product
 from forager.pipelines.products.tasks import Crawl
 
+# The links of a page that a crawl of its site may follow. Pure.
+#
+# One pass over `a[href]`, and only on pages whose links are followed: reading links costs more than parsing the page.
+
+
+MOST = 3_000
+"""Links of one page that are looked at."""
+_NO_PAGE = re.compile(
+    r"\.(?:jpe?g|png|gif|webp|svg|ico|css|js|json|xml|pdf|zip|gz|mp[34]|avi|mov|docx?|xlsx?|pptx?|woff2?|rss|atom)$",
+    re.IGNORECASE,
+)
+_NOT_FOR_US = re.compile(
+    r"/(?:cart|basket|checkout|log-?in|sign-?in|sign-?up|register|account|my-account|wish-?list|compare|search|privacy"
+    r"|terms|imprint|impressum|contact|help|faq|cookies?|warenkorb|panier|customer)(?:/|\.|$)",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(r"(?:^|&)(?:sort|order|dir|view|limit|per_page|sid|sessionid|add-to-cart)=", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLink:
+    url: str
+    """Canonical."""
+    is_next: bool
+    """Leads to the next page of the same list: following it goes no deeper."""
+
+
+def followable(document: Document) -> Iterator[FoundLink]:
+    """Yield the links to pages of the same host, each once, in page order. Carts, logins, files and sort orders are
+    left out."""
+    host = host_of(document.url)
+    own = canonical_url(document.url)
+    seen = {own}
+    for node in document.tree.css("a[href]")[:MOST]:
+        attributes = node.attributes
+        rel = (attributes.get("rel") or "").lower().split()
+        if "nofollow" in rel:
+            continue
+        url = _page_of(document, attributes.get("href") or "", host)
+        if url is not None and url not in seen:
+            seen.add(url)
+            yield FoundLink(url, "next" in rel)
+
+
+def _page_of(document: Document, href: str, host: str) -> str | None:
+    absolute = document.absolute(href)
+    if absolute is None or not absolute.startswith(("http://", "https://")):
+        return None
+    try:
+        url = canonical_url(absolute)
+        if host_of(url) != host:
+            return None
+    except ValueError:
+        return None
+    parts = urlsplit(url)
+    if _NO_PAGE.search(parts.path) or _NOT_FOR_US.search(parts.path) or _ORDER.search(parts.query):
+        return None
+    return url
+
+
+# Answers that are not a page, and what they mean: try again, give up, or the page is gone. Pure.
+
+
+BLOCKED, NOT_FOUND, REFUSED, NOT_A_PAGE = Reason.BLOCKED.value, "not_found", "refused", "not_a_page"
+SOFT_NOT_FOUND = "soft_not_found"
+REASONS = frozenset({NOT_FOUND, REFUSED, NOT_A_PAGE})
+GONE = frozenset({404, 410})
+_TEXTUAL = ("html", "xml", "text/plain")
+
+
+def refuse_unless_answered(response: Response) -> None:
+    """Raise unless the answer is a success: `Transient` if it may pass, `Permanent` with the page if it will not."""
+    status, where = response.status, place_of(response)
+    if status >= 500:
+        message, reason = f"{where} failed ({status}).", Reason.SERVER_ERROR
+        raise Transient(message, facts=facts_of(response), reason=reason, error_type=ErrorType.HTTP)
+    if response.looks in ("block", "challenge"):
+        message = f"{where} blocked the request as a bot ({status}). Slow the lane down, or use other proxies."
+        raise _refused(response, BLOCKED, message, ErrorType.BLOCKED)
+    if status in GONE:
+        raise _refused(response, NOT_FOUND, f"{where} has no such page ({status}).", ErrorType.HTTP)
+    if status >= 300:
+        raise _refused(response, REFUSED, f"{where} refused the page ({status}).", ErrorType.HTTP)
+
+
+def refuse_unless_page(response: Response) -> None:
+    """The same, and it must be text."""
+    refuse_unless_answered(response)
+    kind = (header(response, "content-type") or "").lower()
+    if is_binary(response.body, kind):
+        message = f"{place_of(response)} sent binary data, which is not a web page."
+        raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
+    if kind and not any(known in kind for known in _TEXTUAL):
+        message = f"{place_of(response)} sent {kind.partition(';')[0]}, which is not a web page."
+        raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
+
+
+def header(response: Response, name: str) -> str | None:
+    """A header by its name in lower case."""
+    return next((value for key, value in response.headers.items() if key.lower() == name), None)
+
+
+def place_of(response: Response) -> str:
+    """Host and path, without the query."""
+    parts = urlsplit(response.url)
+    return f"{parts.hostname or 'The site'}{parts.path}"[:200]
+
+
+def facts_of(response: Response) -> dict[str, int]:
+    return {"api_status": response.status, "api_ms": response.elapsed_ms, "rendered": int(response.rendered)}
+
+
+def _refused(response: Response, reason: str, message: str, error_type: ErrorType) -> Permanent:
+    evidence, facts = response.evidence(), facts_of(response)
+    return Permanent(message, evidence=evidence, cost=1, facts=facts, reason=reason, error_type=error_type)
+
+
+SURE = 0.8
+"""Confidence of a page's kind that its markup decides; below, only the visible words of the page speak for it."""
 ENOUGH_MISSES = 2
-"""Soft 404s in a row after which the product is gone: a shop shows such a page by mistake, too."""
+"""Consecutive soft 404s after which the product is gone: a shop may show one such page by mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductPageRead:
+    """The result of reading one page, as it comes from a reader."""
+
+    findings: ProductFindings = field(default_factory=ProductFindings)
+    missing: str | None = None
+    links: tuple[FoundLink, ...] = ()
+    offers_product: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one page holds."""
+    """One page that was read."""
 
     url: str
     """Canonical; where redirects led to."""
     parser: Parser
-    findings: Findings = field(default_factory=Findings)
+    findings: ProductFindings = field(default_factory=ProductFindings)
     missing: str | None = None
-    """The words with which the page says that there is no such product."""
+    """The text on the page that reports the product as missing."""
     links: tuple[FoundLink, ...] = ()
+    offers_product: bool = False
+    """The parser found no product, though the page clearly presents one."""
 
 
-def read(response: Response, url: str, parser: Parser, *, links: bool = False) -> Seen:
-    """Read a page with this canonical URL by its parser. Links are read only if they are wanted, and not from the page
-    of a product."""
-    document = Document(response.body, url, markup_first=True)
+def read_page(
+    body: bytes, url: str, read: Callable[[Document], ProductFindings], links: bool = False
+) -> ProductPageRead:
+    """Read a page with this canonical URL by the function of its parser. Links are read only if they are wanted, and
+    not from the page of a product."""
+    document = Document(body, url, markup_first=True)
     missing = says_missing(document)
     if missing is not None:
-        return Seen(url, parser, missing=missing)
-    findings = parser.read(document)
-    followed = tuple(followable(document)) if links and not findings.is_product else ()
-    return Seen(url, parser, findings, links=followed)
+        return ProductPageRead(missing=missing)
+    findings = read(document)
+    if findings.is_product:
+        return ProductPageRead(findings)
+    followed = tuple(followable(document)) if links else ()
+    return ProductPageRead(findings, links=followed, offers_product=_offers_product(document, findings))
+
+
+def _offers_product(document: Document, findings: ProductFindings) -> bool:
+    """Return whether the markup of a page presents one product, whatever its parser has found: a parser that finds
+    nothing cannot testify for itself."""
+    if findings.is_list:
+        return False
+    kind = findings.page or page_kind(document)
+    return kind.kind == "product" and kind.confidence >= SURE
+
+
+async def read_by(offload: Offload, body: bytes, url: str, parser: Parser, *, links: bool = False) -> Seen:
+    """Read a page by its parser, in a reader. Raises `ReadError` if the parser raises, and `ParseFailed`."""
+    page = await offload(read_page, body, url, parser.read, links)
+    return Seen(url, parser, page.findings.restored(), page.missing, page.links, page.offers_product)
 
 
 def product_of(seen: Seen, response: Response, page_hash: str) -> Product:
-    """The record of what a parser found. What is None on it leaves the stored value as it is."""
+    """Build the record from a parser's findings. A None leaves the stored value unchanged."""
     findings = seen.findings
     images = [{"url": image.url, "alt": image.alt, "type": image.kind} for image in findings.images]
     values: dict[str, Any] = {name: finding.value for name, finding in findings.values.items()}
@@ -68,10 +221,10 @@ def product_of(seen: Seen, response: Response, page_hash: str) -> Product:
     )
 
 
-def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> Page:
+def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> CrawledPage:
     """The record of one visit."""
     whole = response.status == 200
-    return Page(
+    return CrawledPage(
         url_hash=task.key(),
         url=task.url,
         domain=task.lane(),

@@ -1,6 +1,6 @@
 """The pictures of products: downloaded when the list on a page has changed, the same bytes stored once.
 
-A watch notices a product whose list has changed. One task per product then plans one task per picture, because a
+A recheck notices a product whose list has changed. One task per product then plans one task per picture, because a
 picture often lies on another host, with its own lane.
 """
 
@@ -14,12 +14,19 @@ from forager.core.errors import Permanent
 from forager.core.hosts import host_of
 from forager.core.http import Fetch, Request
 from forager.core.outcome import Done, Drop, Gone, Outcome
-from forager.core.reasons import ErrorType
 from forager.core.record import Record
+from forager.core.states import ErrorType
 from forager.core.task import Plan, Task
 from forager.extract.image_size import image_size
 from forager.extract.products.findings import MOST_IMAGES
-from forager.pipelines.products.answers import GONE, NOT_A_PAGE, NOT_FOUND, facts_of, place_of, refuse_unless_answered
+from forager.pipelines.products.page_outcome import (
+    GONE,
+    NOT_A_PAGE,
+    NOT_FOUND,
+    facts_of,
+    place_of,
+    refuse_unless_answered,
+)
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.tasks import CATALOGUE
 
@@ -72,7 +79,7 @@ class Pictures(Task):
     product_hash: str
     images: tuple[dict[str, Any], ...]
     listed_at: str | None = None
-    """When this list was first seen."""
+    """Time when this list was first seen."""
 
     def key(self) -> str:
         return self.product_hash
@@ -118,7 +125,7 @@ def pictures_of(product: Product) -> Pictures:
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """How pictures are fetched. Its methods are the steps."""
+    """Fetches pictures. Its methods are the steps."""
 
     most: int = MOST_IMAGES
     """Pictures of one product; 0: none."""

@@ -5,21 +5,19 @@ The pipeline as a value. What comes from settings is an argument of `build`; not
 
 from collections.abc import Iterator
 
-from forager.core.pipeline import Lane, Pipeline, Retry, step
+from forager.core.errors import Retry
+from forager.core.pipeline import Lane, Pipeline, step
+from forager.core.recheck import Recheck, recheck
 from forager.core.task import Plan
-from forager.core.watch import Watch, watch
 from forager.extract.products.parser import Parsers
-from forager.pipelines.products.answers import REASONS
-from forager.pipelines.products.audit import Audit
-from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
-from forager.pipelines.products.job import CrawlJob, SqlRequest, is_site
+from forager.pipelines.products.health import Audit, ParserAlert, ParserHealth, Quarantine
+from forager.pipelines.products.job import PARTS, USUAL, CrawlJob, SqlRequest, is_site, limits, plan_pages
+from forager.pipelines.products.page_outcome import REASONS
 from forager.pipelines.products.parser_trial import ParserTrial
-from forager.pipelines.products.parts import PARTS, USUAL, limits, plan_pages
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
-from forager.pipelines.products.records import Page, Product
-from forager.pipelines.products.recrawl_task import crawl_ended, recrawl_watch
+from forager.pipelines.products.records import CrawledPage, Product
 from forager.pipelines.products.steps import Crawler
-from forager.pipelines.products.tasks import CATALOGUE, Alert, Crawl, Parse, Sitemap
+from forager.pipelines.products.tasks import CATALOGUE, Alert, Crawl, Parse, Sitemap, crawl_ended, recrawl_rule
 
 NAME = "products"
 RETRY = Retry(3, first=5.0)
@@ -28,9 +26,9 @@ EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=Tr
 """A shop without rules of its own: one page a second."""
 UPKEEP = Lane(CATALOGUE, rate=None)
 PICTURES = "pictures"
-"""The watch that downloads the pictures of products whose list has changed."""
+"""The recheck that downloads the pictures of products with a changed list."""
 PAGE = 1
-"""What one page costs of a job's budget."""
+"""The cost of one page in a job's budget."""
 
 
 def plan(job: CrawlJob) -> Iterator[Plan]:
@@ -43,7 +41,8 @@ def plan(job: CrawlJob) -> Iterator[Plan]:
 
 
 def priority_of(turn: int, asked: int) -> int:
-    """The priority that a job's turn stands for. A lower one than usual has aged, so it is shown as it was asked."""
+    """Return the priority for a job's turn. A turn below the usual one comes from aging; then the requested priority is
+    returned."""
     return turn + USUAL if turn < 0 or asked < USUAL else asked
 
 
@@ -82,17 +81,17 @@ def build(
             # A sitemap costs nothing, but is read only while the job may still fetch a page.
             step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry, attempts=True),
         ),
-        records=(Page, Product, Picture, ParserAlert),
+        records=(CrawledPage, Product, Picture, ParserAlert),
         tables=(ParserHealth, ParserTrial, Quarantine, Audit, SqlRequest),
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,
         parts=PARTS,
-        watches=tuple(_watches(downloads)),
+        rechecks=tuple(_rechecks(downloads)),
     )
 
 
-def _watches(downloads: Downloads) -> Iterator[Watch]:
-    yield recrawl_watch()
+def _rechecks(downloads: Downloads) -> Iterator[Recheck]:
+    yield recrawl_rule()
     if downloads.most:
-        yield watch(Product, due="pictures_due_at", task=pictures_of, name=PICTURES, params={"pictures": True})
+        yield recheck(Product, due="pictures_due_at", task=pictures_of, name=PICTURES, params={"pictures": True})

@@ -1,10 +1,10 @@
-"""What products keeps: a page per URL, and the product that it shows.
+"""Records of products: a page per URL, and the product on it.
 
 The tables are called `pages` and `items`; the views `crawl_tasks` and `products` show them in the seed's words.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Self
@@ -13,13 +13,81 @@ import orjson
 from pydantic import ConfigDict
 
 from forager.core.record import Clear, Index, Record
-from forager.extract.availability import Availability
 from forager.extract.products.findings import FIELDS
-from forager.pipelines.products.quarantine import kept_values
-from forager.pipelines.products.recrawl import DAY, after_failure, next_interval
+from forager.extract.text.prices import Availability
+from forager.pipelines.products.health import EVERYTHING
+
+# Merges a quarantined field: the last good value stays, the new one is stored in `held`. Pure.
+
+
+TOGETHER = {"price": ("price", "currency")}
+"""A price and its currency are never taken from different visits."""
+
+
+def reader_of(parser: str, version: int) -> str:
+    """Return the name of a parser version in marks: `amazon/2`."""
+    return f"{parser}/{version}"
+
+
+def kept_values(now: "Product", before: "Product | None") -> dict[str, Any]:
+    """Return what `derive` returns for a product with quarantined fields: their stored values, and the new ones in
+    `held`.
+
+    Only values of the parser versions in the marks are held back. Held values of a field that is no longer quarantined
+    are dropped.
+    """
+    if before is None or not (before.quarantined or before.held):
+        return {}
+    names = _held_back(before.quarantined or {}, now)
+    kept = {name: getattr(before, name) for name in names}
+    held = {name: value for name, value in (before.held or {}).items() if name in names}
+    for name in names:
+        value = getattr(now, name)
+        if value is not None and value != kept[name]:
+            held[name] = {"value": str(value), "at": now.fetched_at.isoformat() if now.fetched_at else None}
+    return {**kept, "held": held or None}
+
+
+def _held_back(marks: Mapping[str, Sequence[str]], now: "Product") -> list[str]:
+    if now.parser is None or now.parser_version is None:
+        return []
+    reader = reader_of(now.parser, now.parser_version)
+    marked = {name for name, readers in marks.items() if reader in readers}
+    if EVERYTHING in marked:
+        return list(FIELDS)
+    return [name for each in FIELDS if each in marked for name in TOGETHER.get(each, (each,))]
+
+
+# Computes the interval until a page is crawled again: shorter after a change or a failure, longer without one. Pure.
+
+
+FACTOR = 8
+"""The interval stays between frequency / 8 and frequency × 8."""
+DAY = 86_400
+"""The frequency of a page for which none was given, in seconds."""
+SOONER = 4
+"""A crawl that failed comes back after a quarter of the frequency."""
+MOST_CONFIRMED = 9
+"""304s in a row after which a page is fetched whole: some sites answer 304 for ever."""
+
+
+def next_interval(frequency: int, interval: int, *, changed: bool) -> int:
+    """Seconds until the next crawl, given the last interval and whether price or availability changed since."""
+    return bounded(frequency, interval / 2 if changed else interval * 1.5)
+
+
+def after_failure(frequency: int, interval: int | None) -> int:
+    """Seconds until a page that could not be fetched is tried again."""
+    return bounded(frequency, min(interval or frequency, frequency / SOONER))
+
+
+def bounded(frequency: int, seconds: float) -> int:
+    """At least one second, so that the next crawl never lies in the past."""
+    return max(1, round(min(max(seconds, frequency / FACTOR), frequency * FACTOR)))
+
 
 LOOKED_AT = ("price", "rating", "availability", "gone_at")
-"""What lists are filtered by beside their index. It is part of the index, so that no row is read that does not fit."""
+"""Columns by which lists are filtered. They are part of the index, so that only matching rows are read."""
 
 
 class Product(Record):
@@ -79,9 +147,9 @@ class Product(Record):
     """Derived: over everything above but the key, as it is known after this crawl."""
 
     page_hash: str | None = None
-    """The page that showed it, by the hash of the URL that was asked for."""
+    """The page of the product, by the hash of the requested URL."""
     evidence: dict[str, Any] | None = None
-    """By field: where its value was found, and how sure that is."""
+    """Source and confidence of each value, by field."""
     shown: list[str] | None = None
     """The fields that the last crawl showed."""
     unseen: dict[str, str] | None = None
@@ -90,7 +158,7 @@ class Product(Record):
     parser: str | None = None
     parser_version: int | None = None
     quarantined: dict[str, list[str]] | None = None
-    """By field: the parser versions whose values are held back. The health check sets it for a whole domain."""
+    """The parser versions whose values are held back, by field. The health check sets it for a whole domain."""
     held: dict[str, Any] | None = None
     """Derived. By field: the value that was found and held back, and when."""
     pictures_due_at: datetime | Clear | None = None
@@ -106,7 +174,7 @@ class Product(Record):
 
 
 def unseen(product: Product, before: Product | None) -> dict[str, str]:
-    """By field: since when pages have not shown it, though its last value is kept."""
+    """Return, by field, the time since which pages no longer show it, while its last value is kept."""
     if before is None or product.shown is None or product.fetched_at is None:
         return dict(product.unseen or {})
     known = [name for name in FIELDS if getattr(product, name) is not None and name not in product.shown]
@@ -129,7 +197,7 @@ def picture_urls(product: Product) -> list[str]:
     return [image["url"] for image in product.images or () if image.get("url")]
 
 
-class Page(Record):
+class CrawledPage(Record):
     """One URL that is crawled: what came of the last visit, and when the next one is due. Known by its hash."""
 
     model_config = ConfigDict(
@@ -157,10 +225,10 @@ class Page(Record):
     url: str
     domain: str
 
-    # ── what was asked for ──
+    # ── options of the crawl ──
     priority: int | None = None
     frequency: int | None = None
-    """Seconds between two crawls, if this was said for the page itself."""
+    """Seconds between two crawls, if it was set for the page itself."""
     usual_frequency: int | None = None
     """The same for the domain; the page's own beats it."""
     recrawl: bool | None = None
@@ -172,7 +240,7 @@ class Page(Record):
     http_status: int | None = None
     crawled_at: datetime | None = None
     fetched_at: datetime | None = None
-    """When the page was last fetched whole, not confirmed by a 304."""
+    """Time when the page was last fetched whole, not confirmed by a 304."""
     html: str | Clear | None = None
     """The stored page."""
     etag: str | Clear | None = None
@@ -180,13 +248,13 @@ class Page(Record):
     confirmed: int | None = None
     """304s in a row."""
     misses: int | None = None
-    """Visits in a row that found a page which says that there is no such product."""
+    """Consecutive visits that found a page without its product (soft 404)."""
     product_url: str | None = None
     """The product that the page shows: another URL's, if it redirects."""
     offer: str | None = None
     """Price, currency and availability as the page showed them: whether they changed decides the next interval."""
     failed_at: datetime | Clear | None = None
-    """When a crawl of it last failed for good, if none has succeeded since."""
+    """Time of the last crawl that failed permanently, if none has succeeded since."""
     # ── the next one ──
     crawl_interval: int | None = None
     """Derived. Seconds until the next crawl, adapted to how often the page changes."""
@@ -199,7 +267,7 @@ class Page(Record):
     )
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:
-        """Adapt the interval once per visit; another frequency starts anew. After a failure the page comes back sooner,
+        """Adapt the interval once per visit; another frequency resets it. After a failure the page comes back sooner,
         and its interval stays."""
         if self.recrawl is False or self.crawled_at is None:
             return {"crawl_interval": None, "next_crawl_at": None}
@@ -215,5 +283,5 @@ class Page(Record):
         return {"crawl_interval": interval, "next_crawl_at": self.crawled_at + timedelta(seconds=interval)}
 
     def wanted_frequency(self) -> int:
-        """Seconds between two crawls as they were asked for."""
+        """Return the requested seconds between two crawls."""
         return self.frequency or self.usual_frequency or DAY

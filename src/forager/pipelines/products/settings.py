@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from forager.kit.setting_types import Texts
-from forager.kit.settings import FeatureSettings, setting
+from forager.sdk.settings import FeatureSettings, Texts, setting
 
 _products = partial(setting, group="Products")
 
@@ -22,7 +21,7 @@ class ProductsSettings(FeatureSettings):
         1.0, "Share of crawled pages on which a candidate parser runs as well; 0: none.", ge=0, le=1
     )
     product_images_max: int = _products(
-        20, "Pictures to download of one product while Forager runs; 0 downloads none.", ge=0, le=20
+        20, "Pictures to download of one product while Forager runs; 0 downloads none.", ge=0, le=20, common=True
     )
     product_image_max_bytes: int = _products(
         10 * 1024 * 1024, "Largest picture that is downloaded, in bytes.", ge=1_024, le=100 * 1024 * 1024

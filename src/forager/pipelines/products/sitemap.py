@@ -1,108 +1,100 @@
-"""Sitemaps: the addresses in one, also if it is compressed, broken or very large. Pure.
+"""One sitemap: its addresses become crawl tasks, at most 5,000 in one settlement."""
 
-The XML is scanned for `<loc>`, not parsed: that is linear, has no entities to expand, and reads what a broken file
-still holds. It is unpacked and scanned piece by piece: a few kilobytes can unpack to 50 MB, which is never held as a
-whole, and no piece keeps a thread's lock for longer than other work can wait.
-"""
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
 
-import html
-import re
-import zlib
-from collections.abc import Iterator
+from forager.core.errors import Permanent
+from forager.core.hosts import host_of
+from forager.core.http import Fetch, Request
+from forager.core.outcome import MAX_CHILDREN, Done, Outcome
+from forager.core.reading import parse
+from forager.core.states import ErrorType
+from forager.core.storage import read_or_fetch
+from forager.core.task import Plan
+from forager.extract.sitemaps import LARGEST, from_robots, is_index, locations
+from forager.extract.text.urls import canonical_url
+from forager.pipelines.products.page_outcome import NOT_A_PAGE, facts_of, place_of, refuse_unless_answered
+from forager.pipelines.products.tasks import Crawl, PageOptions, Sitemap
 
-LARGEST = 50 * 1024 * 1024
-"""Bytes of one sitemap, packed and after decompression, as the protocol has it."""
-PIECE = 64 * 1024
-LONGEST_URL = 4 * 1024
-"""Bytes of an address; a longer one is not one."""
-_BEGINNING = 4 * 1024
-# Possessive, so that no character is read twice, whatever the file contains.
-_LOC = re.compile(
-    rb"<(?:\w{1,32}+:)?+loc>\s*+(?:<!\[CDATA\[)?+([^<\]]*+)(?:\]\]>)?+\s*+</(?:\w{1,32}+:)?+loc>",
-)
-_INDEX = re.compile(rb"<(?:\w{1,32}+:)?+sitemapindex[\s>]")
-_LINE = re.compile(r"^sitemap:[ \t]*+(\S++)", re.IGNORECASE | re.MULTILINE)
-_GZIP = b"\x1f\x8b"
+DEEPEST_INDEX = 3
+MOST_ROBOTS = 2 * 1024 * 1024
+BEHIND_PAGES = 11
+"""Rank of a further sitemap in a job with `max_pages`: the lowest priority of a page is 10."""
 
 
-def is_index(body: bytes) -> bool:
-    """Return whether a sitemap lists other sitemaps."""
-    return _INDEX.search(_beginning(body)) is not None
+async def read_sitemap(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
+    """Hand over the next part of a sitemap. The rest is a task of its own, on the stored file."""
+    request = Request(task.url, timeout=timeout, max_bytes=LARGEST)
+    response = await read_or_fetch(fetch, task.stored, request)
+    refuse_unless_answered(response)
+    room = min(MAX_CHILDREN - 1, task.most or MAX_CHILDREN)
+    index, found, rest = await parse(fetch, read_addresses, response.body, task.url, task.start, room)
+    if index and task.level >= DEEPEST_INDEX:
+        message = f"{place_of(response)}: sitemap indexes nest too deep."
+        raise Permanent(message, facts=facts_of(response), error_type=ErrorType.PARSE)
+    plans = await asyncio.to_thread(_plans, task, found, index=index)
+    if rest is not None:
+        level, most = task.level, task.most
+        plans.append(plan_for(task, Sitemap, url=task.url, level=level, start=rest, stored=response.blob, most=most))
+    if not plans and not task.start:
+        raise Permanent(
+            f"{place_of(response)} has no address of this site in it.",
+            evidence=response.evidence(),
+            facts=facts_of(response),
+            reason=NOT_A_PAGE,
+            error_type=ErrorType.PARSE,
+        )
+    return Done(tasks=plans, cost=0, facts={**facts_of(response), "links": len(plans)})
 
 
-def locations(body: bytes, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Yield the addresses from byte `start` of the unpacked file on, each with the byte behind it, where the next part
-    can begin."""
-    scan = _in_xml if b"<" in _beginning(body) else _in_lines
-    for end, url in scan(_pieces(body), start):
-        text = url.strip()
-        if 0 < len(text) <= LONGEST_URL:
-            yield end, text.decode("utf-8", "replace")
+async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
+    """The sitemaps that a site's robots.txt names, or else the one at its usual address."""
+    root = _root(task.url)
+    response = await fetch(Request(f"{root}/robots.txt", timeout=timeout, max_bytes=MOST_ROBOTS))
+    named = from_robots(response.body.decode("utf-8", "replace")) if response.status == 200 else []
+    urls = [url for each in named if (url := same_host(each, task.url))] or [f"{root}/sitemap.xml"]
+    plans = [plan_for(task, Sitemap, url=url, level=1, most=task.most) for url in dict.fromkeys(urls)]
+    return Done(tasks=plans, cost=0, facts=facts_of(response))
 
 
-def from_robots(text: str) -> list[str]:
-    """Return the sitemaps that a robots.txt names."""
-    return _LINE.findall(text)[:100]
+def plan_for(task: PageOptions, kind: type[Crawl] | type[Sitemap], **values: Any) -> Plan:
+    """Return the plan for a page or sitemap that was found. It inherits the options of the submission."""
+    inherited = {name: getattr(task, name) for name in PageOptions.model_fields}
+    rank = task.priority if kind is Crawl else 0 if values.get("most") is None else BEHIND_PAGES
+    return Plan(kind(**{**inherited, **values}), rank=rank, retries=task.max_retries)
 
 
-def _beginning(body: bytes) -> bytes:
-    return next(_pieces(body), b"")[:_BEGINNING]
+def same_host(link: str, url: str) -> str | None:
+    """The canonical form of an address on the same host as `url`; None for any other."""
+    try:
+        canonical = canonical_url(link)
+    except ValueError:
+        return None
+    return canonical if host_of(canonical) == host_of(url) else None
 
 
-def _pieces(body: bytes) -> Iterator[bytes]:
-    """Yield the text of a sitemap, decompressed if need be, up to `LARGEST`. Damage keeps what comes before it."""
-    if not body.startswith(_GZIP):
-        for at in range(0, min(len(body), LARGEST), PIECE):
-            yield body[at : at + PIECE]
-        return
-    left, read = memoryview(body), 0
-    while bytes(left[:2]) == _GZIP:
-        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        while left and not member.eof:
-            given, left = left[:PIECE], left[PIECE:]
-            more = True
-            while more:
-                try:
-                    piece = member.decompress(given, PIECE)
-                except zlib.error:
-                    return
-                if piece:
-                    yield piece
-                read += len(piece)
-                if read >= LARGEST:
-                    return
-                given = memoryview(member.unconsumed_tail)
-                # After a full piece there may be more output although all input is consumed.
-                more = not member.eof and (bool(given) or len(piece) == PIECE)
-        if member.unused_data:
-            left = memoryview(body)[len(body) - len(left) - len(member.unused_data) :]
+def read_addresses(body: bytes, site: str, start: int, most: int) -> tuple[bool, list[str], int | None]:
+    """Return whether a sitemap lists other sitemaps, its next addresses on the host of `site`, and where the rest
+    begins; None at its end."""
+    index = is_index(body)
+    found: list[str] = []
+    for end, link in locations(body, start):
+        url = same_host(link, site)
+        if url is not None:
+            found.append(url)
+        if len(found) == most:
+            return index, found, end
+    return index, found, None
 
 
-def _in_xml(pieces: Iterator[bytes], start: int) -> Iterator[tuple[int, bytes]]:
-    text, at = b"", 0
-    for piece in pieces:
-        text += piece
-        done = max(0, start - at)
-        for match in _LOC.finditer(text, done):
-            done = match.end()
-            yield at + done, html.unescape(match[1].decode("utf-8", "replace")).encode()
-        # An address may continue in the next piece; one that is longer than this is none.
-        keep = max(done, len(text) - 2 * LONGEST_URL)
-        text, at = text[keep:], at + min(keep, len(text))
+def _plans(task: Sitemap, found: list[str], *, index: bool) -> list[Plan]:
+    """Make the tasks, in a thread: thousands of them take longer than the event loop may stand still."""
+    if index:
+        return [plan_for(task, Sitemap, url=url, level=task.level + 1, most=task.most) for url in found]
+    return [plan_for(task, Crawl, url=url) for url in found]
 
 
-def _in_lines(pieces: Iterator[bytes], start: int) -> Iterator[tuple[int, bytes]]:
-    """A sitemap may also be plain text with one address per line."""
-    line, at = b"", 0
-    for piece in pieces:
-        *whole, rest = piece.split(b"\n")
-        for each in whole:
-            line += each
-            at += len(each) + 1
-            if at > start and line.lstrip().startswith((b"http://", b"https://")):
-                yield at, line
-            line = b""
-        at += len(rest)
-        line = (line + rest)[: 2 * LONGEST_URL]
-    if at > start and line.lstrip().startswith((b"http://", b"https://")):
-        yield at, line
+def _root(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

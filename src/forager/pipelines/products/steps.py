@@ -3,45 +3,49 @@
 Nothing is retried, waited for or counted here: the engine acts on the outcome.
 """
 
-import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from forager.core.blobs import read_or_fetch
-from forager.core.errors import Permanent
+from forager.core.errors import NameUnknown, ParseFailed, Permanent
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import MAX_CHILDREN, Done, Outcome
-from forager.core.reasons import ErrorType
+from forager.core.reading import offload_of
+from forager.core.states import ErrorType
+from forager.core.storage import read_or_fetch
 from forager.core.task import Plan
-from forager.extract.canonical import canonical_url
-from forager.extract.products.findings import Findings
+from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parser import Parser, Parsers
-from forager.pipelines.products.answers import GONE, NOT_FOUND, facts_of, place_of, refuse_unless_page
+from forager.extract.text.urls import canonical_url
 from forager.pipelines.products.health import ParserAlert, counted
 from forager.pipelines.products.page_outcome import (
+    GONE,
+    NOT_FOUND,
     Seen,
+    facts_of,
     gone_of,
     offer_of,
     page_of,
+    place_of,
     product_of,
-    read,
+    read_by,
+    refuse_unless_page,
     refused_of,
     seen_again,
     soft_gone,
 )
-from forager.pipelines.products.parser_trial import counted_trial, in_share, read_or_none, trial
-from forager.pipelines.products.records import Page
-from forager.pipelines.products.sitemap_step import discover_sitemaps, plan_for, read_sitemap
+from forager.pipelines.products.parser_trial import counted_trial, in_share, tried
+from forager.pipelines.products.records import CrawledPage
+from forager.pipelines.products.sitemap import discover_sitemaps, plan_for, read_sitemap
 from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap
 
 MOST_BYTES = 10 * 1024 * 1024
 """A longer page is refused."""
-SHORT_PAGE = 64 * 1024
-"""A longer page is parsed in a thread: it takes longer than the event loop may stand still."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crawler:
-    """How pages are fetched and read. Its methods are the steps."""
+    """Fetches and reads pages. Its methods are the steps."""
 
     parsers: Parsers
     timeout: float = 30.0
@@ -53,7 +57,8 @@ class Crawler:
 
         A page whose parser breaks is not fetched again: its parse becomes a task of its own, on the stored page.
         """
-        response = await fetch(self._request(task))
+        with _unknown_names_are_final():
+            response = await fetch(self._request(task))
         if response.status == 304:
             seen_page = page_of(task, response, "unchanged")
             return Done(records=(seen_page, *seen_again(task)), cost=1, facts=facts_of(response))
@@ -65,10 +70,10 @@ class Crawler:
         url = _address(task, response)
         parser = self.parsers.for_url(url)
         try:
-            seen = await _read(response, url, parser, links=task.depth is not None)
+            seen = await read_by(offload_of(fetch), response.body, url, parser, links=task.depth is not None)
         except Exception:  # noqa: BLE001 - a parser is a plug-in: whatever it raises, the page is safe
-            return await self._with_shadow(_parse_later(task, response, parser), task, response, url, None)
-        return await self._with_shadow(_outcome(task, response, seen), task, response, url, seen)
+            return await self._with_shadow(_parse_later(task, response, parser), task, response, url, None, fetch)
+        return await self._with_shadow(_outcome(task, response, seen), task, response, url, seen, fetch)
 
     async def parse(self, task: Parse, fetch: Fetch) -> Outcome:
         """Parse a stored page. One that was lost is fetched again."""
@@ -77,32 +82,36 @@ class Crawler:
         url = _address(task, response)
         parser = self.parsers.for_url(url)
         try:
-            seen = await _read(response, url, parser)
+            seen = await read_by(offload_of(fetch), response.body, url, parser)
+        except ParseFailed as error:
+            evidence, facts = response.evidence(), facts_of(response)
+            raise ParseFailed(error.message, reason=error.reason, evidence=evidence, facts=facts).at(
+                place_of(response)
+            ) from error
         except Exception as error:
             raise Permanent(
-                f"The parser {parser.name} (version {parser.version}) broke on {place_of(response)}: {error!r}",
+                f"The parser {parser.name} (version {parser.version}) broke on {place_of(response)}: {error}",
                 evidence=response.evidence(),
                 error_type=ErrorType.PARSE,
             ) from error
         outcome = "missing" if seen.missing else "product" if seen.findings.is_product else "other"
-        page = Page(url_hash=task.key(), url=task.url, domain=task.lane(), html=response.blob, outcome=outcome)
+        page = CrawledPage(url_hash=task.key(), url=task.url, domain=task.lane(), html=response.blob, outcome=outcome)
         if outcome != "product":
             return Done(updates=(page,), rejected=refused_of(seen), cost=0)
         product = product_of(seen, response, task.key())
         known = page.model_copy(update={"product_url": product.url, "offer": offer_of(product)})
         return Done(records=(product,), updates=(known,), rejected=refused_of(seen), cost=0)
 
-    async def _with_shadow(self, done: Done, task: Crawl, response: Response, url: str, seen: Seen | None) -> Done:
-        """Run the candidate parser of the page beside the one in force, and count how the two compare. Nothing that it
-        finds is stored. `seen` is None if the parser in force raised an error."""
+    async def _with_shadow(
+        self, done: Done, task: Crawl, response: Response, url: str, seen: Seen | None, fetch: Fetch
+    ) -> Done:
+        """Run the candidate parser in parallel with the one in force, and count how the two compare. Its findings are
+        not stored. `seen` is None if the parser in force raised an error."""
         candidate = self.parsers.candidate_for(url)
         if candidate is None or (seen is not None and seen.missing) or not in_share(task.key(), self.shadow):
             return done
-        if len(response.body) <= SHORT_PAGE:
-            found = read_or_none(candidate, response.body, url)
-        else:
-            found = await asyncio.to_thread(read_or_none, candidate, response.body, url)
-        counts = trial(found, None if seen is None else seen.findings)
+        current = None if seen is None else seen.findings
+        counts = await tried(offload_of(fetch), response.body, url, candidate, current)
         effect = counted_trial(candidate, self.parsers.for_url(url), task.lane(), response.at, counts)
         return replace(done, effects=(*done.effects, effect))
 
@@ -113,9 +122,10 @@ class Crawler:
 
     async def sitemap(self, task: Sitemap, fetch: Fetch) -> Outcome:
         """Turn the addresses of a sitemap, or of those that a site's robots.txt names, into tasks."""
-        if task.discover:
-            return await discover_sitemaps(task, fetch, timeout=self.timeout)
-        return await read_sitemap(task, fetch, timeout=self.timeout)
+        with _unknown_names_are_final():
+            if task.discover:
+                return await discover_sitemaps(task, fetch, timeout=self.timeout)
+            return await read_sitemap(task, fetch, timeout=self.timeout)
 
     def _request(self, task: Crawl) -> Request:
         headers = {}
@@ -129,20 +139,14 @@ class Crawler:
 
 
 def _address(task: Crawl | Parse, response: Response) -> str:
-    """The canonical URL of the page; mostly it is the one that was asked for, which is canonical already."""
+    """Return the canonical URL of the page; usually the requested one, which is canonical already."""
     return task.url if response.url == task.url else canonical_url(response.url)
-
-
-async def _read(response: Response, url: str, parser: Parser, *, links: bool = False) -> Seen:
-    if len(response.body) <= SHORT_PAGE:
-        return read(response, url, parser, links=links)
-    return await asyncio.to_thread(read, response, url, parser, links=links)
 
 
 def _parse_later(task: Crawl, response: Response, parser: Parser) -> Done:
     page = page_of(task, response, "unparsed")
     plans = [] if response.blob is None else [Plan(Parse(url=task.url, html=response.blob), rank=task.priority)]
-    health = counted(parser, task.lane(), response.at, Findings())
+    health = counted(parser, task.lane(), response.at, ProductFindings())
     return Done(records=(page,), tasks=plans, cost=1, facts=facts_of(response), effects=(health,))
 
 
@@ -154,14 +158,16 @@ def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
     rejected = refused_of(seen)
     if not seen.findings.is_product:
         page = page_of(task, response, "other", misses=0)
-        known = task.product_url is not None
-        counts = (counted(seen.parser, task.lane(), response.at, seen.findings),) if known else ()
+        expected = task.product_url is not None or seen.offers_product
+        counts = (counted(seen.parser, task.lane(), response.at, seen.findings),) if expected else ()
         plans = _followed(task, seen)
-        return Done(records=(page,), tasks=plans, rejected=rejected, cost=1, facts=facts, effects=counts)
+        told = {**facts, "products": 0}
+        return Done(records=(page,), tasks=plans, rejected=rejected, cost=1, facts=told, effects=counts)
     product = product_of(seen, response, task.key())
     page = page_of(task, response, "product", misses=0, product_url=product.url, offer=offer_of(product))
     health = counted(seen.parser, task.lane(), response.at, seen.findings)
-    return Done(records=(page, product), rejected=rejected, cost=1, facts=facts, effects=(health,))
+    told = {**facts, "products": 1}
+    return Done(records=(page, product), rejected=rejected, cost=1, facts=told, effects=(health,))
 
 
 def _followed(task: Crawl, seen: Seen) -> list[Plan]:
@@ -169,3 +175,14 @@ def _followed(task: Crawl, seen: Seen) -> list[Plan]:
     depth = task.depth if task.depth is not None else -1
     deep = [(link.url, depth if link.is_next else depth - 1) for link in seen.links[:MAX_CHILDREN]]
     return [plan_for(task, Crawl, url=url, depth=left) for url, left in deep if left >= 0]
+
+
+@contextmanager
+def _unknown_names_are_final() -> Iterator[None]:
+    """Fail at once if the name servers answer that there is no such host: the next attempts would get the same answer.
+    Name servers that do not answer are another error, which is retried."""
+    try:
+        yield
+    except NameUnknown as error:
+        message = f"{error.message} Check the URL, and the name servers of this machine."
+        raise Permanent(message, facts=error.facts, reason=error.reason, error_type=error.error_type) from error

@@ -4,15 +4,19 @@ from typing import ClassVar
 
 from forager.core.hosts import host_of
 from forager.core.http import Render
-from forager.core.task import Task
-from forager.extract.canonical import url_hash
+from forager.core.pipeline import Aftermath, TaskEnd
+from forager.core.recheck import Recheck, recheck
+from forager.core.states import TaskState
+from forager.core.task import Plan, Task
+from forager.extract.text.urls import url_hash
+from forager.pipelines.products.records import MOST_CONFIRMED, CrawledPage
 
 CATALOGUE = "catalogue"
-"""The lane of work that asks no site."""
+"""The lane of work without requests to a site."""
 
 
-class Asked(Task):
-    """What a submission says about its pages; a page that is found on another one inherits it."""
+class PageOptions(Task):
+    """Options that a submission sets for its pages; a page found on another one inherits them."""
 
     priority: int = 5
     frequency: int | None = None
@@ -23,10 +27,10 @@ class Asked(Task):
     max_retries: int | None = None
     render: Render = "http"
     depth: int | None = None
-    """How many links deep the crawl may go on from here; None: links are not read at all."""
+    """Remaining depth of links from here; None: links are not read."""
 
 
-class Crawl(Asked):
+class Crawl(PageOptions):
     """One page: fetched, stored, parsed. Known by the hash of its canonical URL."""
 
     kind: ClassVar[str] = "products.crawl"
@@ -38,7 +42,7 @@ class Crawl(Asked):
     last_modified: str | None = None
     """The site may answer that nothing has changed since."""
     confirmed: int = 0
-    """How often in a row it did."""
+    """Consecutive visits that confirmed it."""
     misses: int = 0
     """Visits in a row that found a soft 404."""
     product_url: str | None = None
@@ -61,7 +65,7 @@ class Parse(Task):
     blobs: ClassVar[tuple[str, ...]] = ("html",)
 
     url: str
-    """Canonical; the one that was asked for."""
+    """The requested URL, canonical."""
     html: str
 
     def key(self) -> str:
@@ -96,7 +100,7 @@ class Alert(Task):
         return f"{self.domain}/{self.parser}/{self.parser_version}/{self.field}"
 
 
-class Sitemap(Asked):
+class Sitemap(PageOptions):
     """One sitemap, or a part of it: a long one is handed over piece by piece."""
 
     kind: ClassVar[str] = "products.sitemap"
@@ -104,11 +108,11 @@ class Sitemap(Asked):
 
     url: str
     start: int = 0
-    """Where this part begins, in bytes of the decompressed file."""
+    """Start of this part, in bytes of the decompressed file."""
     level: int = 0
-    """How many sitemap indexes led here."""
+    """Number of sitemap indexes on the way here."""
     discover: bool = False
-    """Whether `url` is a site, whose robots.txt names its sitemaps."""
+    """True if `url` is a site, whose robots.txt names its sitemaps."""
     stored: str | None = None
     """The file itself, if an earlier part has fetched it."""
     most: int | None = None
@@ -119,3 +123,57 @@ class Sitemap(Asked):
 
     def lane(self) -> str:
         return host_of(self.url)
+
+
+# The task of a page that is due, and the result of a failed crawl. Pure.
+
+
+CONFIRMABLE = frozenset({"product", "unchanged"})
+"""Only the page of a product is requested conditionally: a 304 for a soft 404 would confirm the wrong thing."""
+
+
+RECRAWL = "recrawl"
+"""The recheck that crawls pages again when their time has come. Each domain has a standing job of its own."""
+
+
+def recrawl_rule() -> Recheck:
+    return recheck(
+        CrawledPage, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True}, by="domain"
+    )
+
+
+def recrawl_key(domain: str) -> str:
+    """The idempotency key of a domain's standing job."""
+    return recrawl_rule().job_key_of(domain)
+
+
+def crawl_again(page: CrawledPage) -> Plan:
+    """The recrawl of a page, with what is stored of it: the site may answer that nothing has changed.
+
+    Every tenth visit fetches the whole page, whatever the site answers.
+    """
+    priority = page.priority or 5
+    confirmed = page.confirmed or 0
+    validated = page.outcome in CONFIRMABLE and confirmed < MOST_CONFIRMED
+    crawl = Crawl(
+        url=page.url,
+        priority=priority,
+        frequency=page.frequency,
+        usual_frequency=page.usual_frequency,
+        max_retries=page.max_retries,
+        render=page.render or "http",
+        etag=page.etag if validated and isinstance(page.etag, str) else None,
+        last_modified=page.last_modified if validated and isinstance(page.last_modified, str) else None,
+        confirmed=confirmed,
+        misses=page.misses or 0,
+        product_url=page.product_url,
+    )
+    return Plan(crawl, rank=priority, retries=page.max_retries)
+
+
+def crawl_ended(task: Crawl, end: TaskEnd) -> Aftermath | None:
+    """A page that was crawled before and could not be crawled now is due again, sooner than usual."""
+    if end.state is TaskState.COMPLETED or not task.recrawl:
+        return None
+    page = CrawledPage(url_hash=task.key(), url=task.url, domain=task.lane(), failed_at=end.at)
+    return Aftermath(updates=[page])

@@ -16,21 +16,17 @@ from starlette.responses import Response, StreamingResponse
 from forager.core.errors import Busy, FieldError, Stopping
 from forager.core.invalid import field_errors
 from forager.core.secret import Secret
-from forager.kit.http.envelope import JSON, Envelope, answer, encoded, refusal, request_id
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import example, failures
-from forager.kit.http.routes import Router
-from forager.kit.http.task_waiter import TaskWaiter
-from forager.kit.reports import JobReport
-from forager.kit.service import Service
 from forager.pipelines.reviews import reports
-from forager.pipelines.reviews.access import review_job, submit_token
-from forager.pipelines.reviews.api_events import add_events
-from forager.pipelines.reviews.api_page import page_router
-from forager.pipelines.reviews.api_stream import add_stream
-from forager.pipelines.reviews.job import AccessToken
-from forager.pipelines.reviews.pipeline import NAME
+from forager.pipelines.reviews.api_stream import add_events, add_stream, page_router
+from forager.pipelines.reviews.api_tree import add_tree
+from forager.pipelines.reviews.pipeline import NAME, AccessToken
 from forager.pipelines.reviews.steps import TOKEN
+from forager.pipelines.reviews.wiring import review_job, submit_token
+from forager.sdk.http.envelope import JSON, Envelope, answer, encoded, refusal, request_id
+from forager.sdk.http.routes import JsonRoute, Router, example, failures
+from forager.sdk.http.streams import TaskWaiter
+from forager.sdk.reports import JobReport
+from forager.sdk.service import Service
 
 RETRY_AFTER = {"Retry-After": "5"}
 NESTED_SECONDS = 60.0
@@ -54,7 +50,7 @@ class ReviewJobCreated(BaseModel):
 
 
 class ReviewJobSeen(BaseModel):
-    """How a job stands. Every count is exact at every moment."""
+    """The state of a job. Every count is exact at every moment."""
 
     job_id: UUID
     status: str = Field(description="queued, running, paused, completed, partially_completed, failed or cancelled")
@@ -62,9 +58,9 @@ class ReviewJobSeen(BaseModel):
     locations: int
     reviews: int
     failures: int = Field(description="Pages that could not be fetched; `GET /api/v1/dead?job=…` lists them.")
-    error: str | None = Field(description="Why one of them could not be fetched; null if there is none.")
+    error: str | None = Field(description="Error of one of them; null if none failed.")
     rejected: int = Field(description="Rows without an id; `GET /api/v1/jobs/{job_id}/rejected` lists them.")
-    pages: int = Field(description="Pages of all three stages that are known so far.")
+    pages: int = Field(description="Pages of all three stages that were found until now.")
     pages_done: int
 
 
@@ -79,6 +75,7 @@ def routes(service: Service, waiter: TaskWaiter) -> Router:
     _add_jobs(router, service)
     _add_nested(router, service)
     add_events(router, service)
+    add_tree(router, service)
     add_stream(router, service, waiter)
     whole.include_router(router)
     whole.include_router(page_router())
@@ -168,7 +165,7 @@ def _add_nested(router: Router, service: Service) -> None:
 
 
 async def nested_answer(request: Request, service: Service, job: JobReport) -> Response:
-    """The nested output of a job, streamed. One that is too large for a page names the export instead."""
+    """Stream the nested output of a job. If it is too large for one answer, the error names the export instead."""
     size = await reports.nested_size(service.database, job.id)
     if size > reports.MOST_BYTES:
         export = f"GET /api/v1/export/review?job={job.id}"
@@ -211,7 +208,7 @@ async def _ended(service: Service, job: UUID) -> bool:
 
 
 async def _token(request: Request) -> Secret | Response:
-    """The token of a body, or the 400 that says what is wrong with the body (RV-1). Its value is never repeated."""
+    """Return the token of a body, or a 400 with the problem of the body (RV-1). Its value is never repeated."""
     try:
         return Secret(TokenBody.model_validate_json(await request.body()).access_token)
     except ValidationError as error:

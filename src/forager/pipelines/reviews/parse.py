@@ -12,14 +12,14 @@ from typing import Any, Generic, TypeVar
 from forager.core.errors import Permanent
 from forager.core.http import Response
 from forager.core.outcome import Reject
-from forager.core.reasons import ErrorType
 from forager.core.record import Record
+from forager.core.states import ErrorType
 from forager.pipelines.reviews.records import Account, Location, Review
 
 R = TypeVar("R", bound=Record)
 
 NOT_A_PAGE = "not_a_page"
-"""The reason of an answer that is JSON and not a page of what was asked for."""
+"""The reason of an answer that is JSON but not the requested page."""
 
 STARS = {"ONE": 1, "TWO": 2, "THREE": 3, "FOUR": 4, "FIVE": 5}
 
@@ -32,7 +32,7 @@ class PageRead(Generic[R]):
     rejected: Sequence[Reject] = ()
     next_page_token: str | None = None
     total: int | None = field(default=None)
-    """How many Google says there are in all; pages after the first may show fewer (a known fault upstream)."""
+    """Google's total count; pages after the first may have a lower one (a known fault upstream)."""
 
 
 def read_accounts(response: Response) -> PageRead[Account]:

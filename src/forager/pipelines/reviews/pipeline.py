@@ -1,15 +1,49 @@
 """Google Business Profile reviews: accounts, their locations, their reviews. The pipeline as a value."""
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
-from forager.core.pipeline import JobLimits, JobSecret, Lane, LaneScope, Pipeline, Retry, step
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictStr
+
+from forager.core.errors import Retry
+from forager.core.pipeline import JobLimits, JobSecret, Lane, LaneScope, Pipeline, step
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.recorded import RecordedGoogle
 from forager.pipelines.reviews.records import Account, Location, Review
 from forager.pipelines.reviews.steps import REASONS, TOKEN, GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import LANES, QUEUES, AccountsPage, LocationsPage, ReviewsPage
+
+# A request for the reviews that one access token can read. The token itself is a secret of the job.
+
+
+LONGEST_TOKEN = 4 * 1024
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+
+
+def checked_token(text: str) -> str:
+    """Raise `ValueError` unless this can be an access token. The message never repeats it."""
+    if not text.strip():
+        raise ValueError("is blank; give the OAuth access token")
+    if len(text) > LONGEST_TOKEN:
+        raise ValueError(f"is longer than {LONGEST_TOKEN:,} characters; give the access token alone")
+    if not _PRINTABLE.fullmatch(text):
+        raise ValueError("holds white space, control or non-ASCII characters; give the access token alone")
+    return text
+
+
+AccessToken = Annotated[StrictStr, AfterValidator(checked_token)]
+
+
+class ReviewsJob(BaseModel):
+    """Accounts, locations and reviews of one Google Business Profile access token.
+
+    The token is not a parameter: it is submitted with them, sealed while the job lives, and deleted when it ends.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
 
 NAME = "reviews"
 RETRY = Retry(delays=(0.1, 0.2, 0.4))
@@ -57,7 +91,7 @@ def build(
         records=(Account, Location, Review),
         lanes=tuple(lanes or map(google_lane, LANES)),
         reasons=REASONS,
-        tells=frozenset({TaskState.FAILED}),
+        logged_states=frozenset({TaskState.FAILED}),
         secrets=() if isinstance(google, RecordedGoogle) else (ACCESS_TOKEN,),  # a folder needs no token
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )

@@ -4,7 +4,6 @@ Kafka consumers do the work, also `fetch-accounts`, `fetch-locations` and `fetch
 from typing import Any
 
 from forager.core.change import Change
-from forager.kit.publication import Message, Publication, Stage
 from forager.pipelines.reviews.records import Review
 from forager.pipelines.reviews.tasks import (
     ACCOUNTS_LANE,
@@ -15,6 +14,7 @@ from forager.pipelines.reviews.tasks import (
     LocationsPage,
     ReviewsPage,
 )
+from forager.sdk.delivery import Publication, PublishedMessage, PublishedStage
 
 RAW, DEAD_LETTERS = "reviews-raw", "reviews-dlq"
 FIELDS = (
@@ -32,7 +32,7 @@ FIELDS = (
 STAGES = {AccountsPage.kind: "accounts", LocationsPage.kind: "locations", ReviewsPage.kind: "reviews"}
 
 FETCH = tuple(
-    Stage(kind.kind, f"fetch-{STAGES[kind.kind]}", lane, QUEUES[lane])
+    PublishedStage(kind.kind, f"fetch-{STAGES[kind.kind]}", lane, QUEUES[lane])
     for kind, lane in (
         (AccountsPage, ACCOUNTS_LANE),
         (LocationsPage, LOCATIONS_LANE),
@@ -42,7 +42,7 @@ FETCH = tuple(
 FETCH_TOPICS = {stage.kind: stage.topic for stage in FETCH}
 
 
-def message(change: Change) -> Message | None:
+def message(change: Change) -> PublishedMessage | None:
     """A review that is new in its job, a page that is new, or one that has failed. A page that is queued again is not
     published: retries are the ledger's."""
     if change.kind == Review.kind:
@@ -51,17 +51,17 @@ def message(change: Change) -> Message | None:
     if change.job is None or body is None:
         return None
     if change.kind == "task" and change.op == "failed" and body.get("kind") in STAGES:
-        return Message(DEAD_LETTERS, str(change.job), _dead_letter(change, dict(body)))
+        return PublishedMessage(DEAD_LETTERS, str(change.job), _dead_letter(change, dict(body)))
     if change.kind == "task" and change.op == "queued" and change.version == 1 and body.get("kind") in FETCH_TOPICS:
-        return Message(FETCH_TOPICS[body["kind"]], str(change.job), _page(change, dict(body)))
+        return PublishedMessage(FETCH_TOPICS[body["kind"]], str(change.job), _page(change, dict(body)))
     return None
 
 
-def _review(change: Change) -> Message | None:
+def _review(change: Change) -> PublishedMessage | None:
     fields = change.fields
     if change.job is None or fields is None:
         return None
-    return Message(RAW, str(change.job), {"job_id": change.job, **{name: fields.get(name) for name in FIELDS}})
+    return PublishedMessage(RAW, str(change.job), {"job_id": change.job, **{name: fields.get(name) for name in FIELDS}})
 
 
 def _page(change: Change, body: dict[str, Any]) -> dict[str, Any]:

@@ -124,4 +124,4 @@ def _only(names: Iterable[str]) -> str | None:
 
 
 def _unplaced(file: str, number: int, form: str) -> Rejected:
-    return Rejected(f"{file}, row {number + 1}: it does not say where it belongs. Its name should be {form}.")
+    return Rejected(f"{file}, row {number + 1}: its location is not known. Its name should be {form}.")

@@ -1,7 +1,7 @@
-"""What reviews finds: accounts, their locations, and the reviews of each location. All belong to their job.
+"""The records of reviews: accounts, their locations, and the reviews of each location. All belong to their job.
 
 Field names that the output topic fixes (`reviewId`, `createTime`, `updateTime`) keep Google's spelling. `raw` is the
-object as Google sent it, so that a reader never depends on what was mapped here.
+object as Google sent it, so that a reader does not depend on this mapping.
 """
 
 from typing import Any, ClassVar, Literal

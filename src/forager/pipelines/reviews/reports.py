@@ -1,4 +1,4 @@
-"""What the ledger knows of a reviews job: exact counts, and its records nested for people.
+"""The queries about a reviews job: exact counts, and its records nested for people.
 
 The nested output is read location by location along the index of reviews, so that its cost grows with the job and not
 with the table, and one location at a time is in memory.
@@ -11,10 +11,10 @@ from uuid import UUID
 import orjson
 
 from forager.core.database import Database, Row
-from forager.kit.figures import Figure
-from forager.kit.queries import job_number, loads
-from forager.kit.service import Service
 from forager.pipelines.reviews.pipeline import NAME
+from forager.sdk.feature import Figure
+from forager.sdk.queries import job_number, loads
+from forager.sdk.service import Service
 
 COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "reviews": "reviews"}
 PAGE = 500
@@ -23,7 +23,7 @@ MOST_BYTES = 50 * 1024 * 1024
 
 
 async def counts(db: Database, job: UUID) -> dict[str, int]:
-    """How many accounts, locations and reviews a job has stored."""
+    """The numbers of accounts, locations and reviews that a job has stored."""
     number = await job_number(db, job)
     stored = {}
     for name, table in COUNTS.items():
@@ -33,7 +33,7 @@ async def counts(db: Database, job: UUID) -> dict[str, int]:
 
 
 async def figures(service: Service) -> list[Figure]:
-    """What `/metrics` shows about the queue of jobs (RV-1). Those in the ledger are the same in every process."""
+    """Return the figures of `/metrics` about the queue of jobs (RV-1). Those of the ledger are shared."""
     (row,) = await service.database.fetch(
         "SELECT (SELECT count(*) FROM jobs WHERE pipeline = :name) + (SELECT count(*) FROM past_jobs"
         " WHERE pipeline = :name) AS enqueued, (SELECT count(*) FROM jobs WHERE pipeline = :name"

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from forager.kit.setting_types import Location, WebUrl
-from forager.kit.settings import FeatureSettings, setting
+from forager.sdk.settings import FeatureSettings, Location, WebUrl, setting
 
 _google = partial(setting, group="Google Business Profile")
 
@@ -39,7 +38,7 @@ class ReviewsSettings(FeatureSettings):
         "Each worker's bucket: RATELIMIT_CAPACITY (100 requests at once), RATELIMIT_REFILL_RATE (requests per second).",
         seed="RATELIMIT_*",
     )
-    google_timeout_seconds: float = _google(30.0, "How long to wait for an answer.", gt=0, le=600)
+    google_timeout_seconds: float = _google(30.0, "Time limit for an answer.", gt=0, le=600)
     max_waiting_review_jobs: int = _google(
         10_000, "Maximum jobs that wait for their first request; one more is refused with 429.", ge=1, le=10_000_000
     )

@@ -13,7 +13,7 @@ import orjson
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Outcome
-from forager.core.reasons import ErrorType
+from forager.core.states import ErrorType
 from forager.core.task import Plan, Task
 from forager.pipelines.reviews.parse import NOT_A_PAGE, PageRead, read_accounts, read_locations, read_reviews
 from forager.pipelines.reviews.tasks import AccountsPage, LocationsPage, ReviewsPage
@@ -118,7 +118,7 @@ def _refused(response: Response) -> Exception:
     facts = _facts(response)
     if status == 429 and str(about.get("quota_limit_value")) != "0":
         return RateLimited(
-            f"Google asked for fewer requests (429: {message}).", retry_after=response.retry_after(), facts=facts
+            f"Google limited the rate (429: {message}).", retry_after=response.retry_after(), facts=facts
         )
     if status >= 500:
         return Transient(

@@ -1,17 +1,26 @@
-"""How the reviews pipeline is built from its settings."""
+"""Builds the reviews pipeline from its settings."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, ForagerError, NotFound, Rejected
+from forager.core.ledger import LogLine, Settlement, Submitted
 from forager.core.pipeline import Lane, Pipeline
-from forager.kit.settings import SettingsTree
+from forager.core.secret import Secret
+from forager.core.states import TaskState
 from forager.pipelines.reviews import pipeline
+from forager.pipelines.reviews.pipeline import NAME
 from forager.pipelines.reviews.recorded import FILES, RecordedGoogle, arranged
 from forager.pipelines.reviews.settings import ReviewsSettings
-from forager.pipelines.reviews.steps import GoogleBusinessProfile
-from forager.pipelines.reviews.tasks import LANES
+from forager.pipelines.reviews.steps import TOKEN, GoogleBusinessProfile
+from forager.pipelines.reviews.tasks import LANES, AccountsPage, LocationsPage, ReviewsPage
+from forager.sdk.feature import Finding
+from forager.sdk.reports import JobReport
+from forager.sdk.service import Service
+from forager.sdk.settings import SettingsTree
 
 BUCKET = {
     "CAPACITY": "capacity",
@@ -82,3 +91,63 @@ def bucket(own: ReviewsSettings) -> tuple[int, float]:
 
 def _wrong(name: str, message: str) -> Rejected:
     return Rejected(f"RATELIMIT_{name} {message}.", fields=[FieldError(f"RATELIMIT_{name}", message)])
+
+
+# The checks of `forager doctor` for the reviews pipeline. They change nothing, and never raise.
+
+
+def checks(settings: SettingsTree) -> Iterator[Finding]:
+    """Check the folder of recorded answers, if one is set. Google itself needs nothing before a job brings a token."""
+    folder = settings.of(ReviewsSettings).google_mock_folder
+    if folder is None:
+        return
+    try:
+        google = recorded_in(folder)
+        yield Finding("google", "note", f"answers are read from {folder}; accounts: {len(google.listed)}")
+    except ForagerError as error:
+        yield Finding("google", "problem", error.message, "Correct the file, or unset FORAGER_GOOGLE_MOCK_FOLDER.")
+
+
+# Shared by the routes of reviews: a job for a token, and a job of this pipeline by its id.
+
+
+async def submit_token(
+    service: Service, token: Secret, *, key: str | None = None, until_end: bool = False
+) -> Submitted:
+    """Create a job for this token. Raises `Busy` if too many jobs wait for their first request."""
+    return await service.submit(NAME, {}, key=key, until_end=until_end, secrets={TOKEN: token})
+
+
+async def review_job(service: Service, job_id: UUID) -> JobReport:
+    """Raises `NotFound` if there is no such job, or if it belongs to another pipeline."""
+    job = await service.reports.job(job_id)
+    if job.pipeline != NAME:
+        raise NotFound(f"There is no reviews job {job_id}.")
+    return job
+
+
+# One log line, with its whole context, for every page that failed permanently.
+
+
+STAGES = {AccountsPage.kind: "accounts", LocationsPage.kind: "locations", ReviewsPage.kind: "reviews"}
+LONGEST_ERROR = 500
+
+
+def failure_line(settlement: Settlement) -> LogLine | None:
+    """Return the line about a page that failed permanently; None for any other end."""
+    lease = settlement.lease
+    if settlement.state is not TaskState.FAILED or lease.kind not in STAGES:
+        return None
+    task = lease.task
+    context = {
+        "stage": STAGES[lease.kind],
+        "account_id": getattr(task, "account_id", None),
+        "location_id": getattr(task, "location_id", None),
+        "page": getattr(task, "page", None),
+        "attempt": lease.attempt,
+        "reason": settlement.reason,
+        "error_type": settlement.error_type,
+        "api_status": (settlement.facts or {}).get("api_status"),
+        "error": (settlement.error or "")[:LONGEST_ERROR],
+    }
+    return LogLine("error", "task_failed", context)

@@ -1,47 +1,67 @@
 """Routes of the scrape pipeline, as its specification prescribes: one page now or later, a batch, and their results."""
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from fastapi import Query
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.core.errors import FieldError, Rejected, Stopping
-from forager.core.ledger import Submitted
-from forager.kit.http.envelope import About, Envelope, answer, refusal
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import body_of, example, failures, refused
-from forager.kit.http.params import REPEATED, IdempotencyKey, checked_key
-from forager.kit.http.routes import Router
-from forager.kit.http.task_waiter import TaskWaiter
-from forager.kit.reports import JobReport
-from forager.kit.service import Service
+from forager.core.errors import FieldError, NotFound, Rejected, Stopping
+from forager.core.ledger import PartsReceived, Submitted
 from forager.pipelines.scrape.api_bodies import (
+    JOB,
+    KIND,
+    PAGE,
+    RESULT,
+    TASK,
     BatchCreated,
+    FirstPart,
     JobSeen,
-    ResultSeen,
+    NextPart,
+    PartReceived,
+    ScrapeKind,
     TaskCreated,
-    TaskSeen,
-    job_of,
-    seen_job,
-    seen_result,
-    seen_task,
 )
-from forager.pipelines.scrape.api_parts import add_parts
-from forager.pipelines.scrape.examples import JOB, PAGE, RESULT, TASK
+from forager.pipelines.scrape.api_schemas import schema_routes
 from forager.pipelines.scrape.job import MOST_IN_BATCH, MOST_TARGETS, ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
-from forager.pipelines.scrape.reports import ScrapeTaskReport, first_task, one_task, results_of_job
-from forager.pipelines.scrape.words import (
+from forager.pipelines.scrape.reasons import (
     CIRCUIT_OPEN,
     NO_HEALTHY_PROXIES,
     NOT_FOUND,
     POOL_EXHAUSTED,
     ROBOTS,
     TIMED_OUT,
-    shown_reason,
 )
+from forager.pipelines.scrape.reports import (
+    ScrapedPage,
+    ScrapeResult,
+    ScrapeTaskReport,
+    first_task,
+    one_task,
+    pages_of_job,
+    results_of_job,
+)
+from forager.pipelines.scrape.wiring import extractors_of
+from forager.sdk.http.envelope import Envelope, ResponseMeta, ResultPage, answer, page, refusal
+from forager.sdk.http.routes import (
+    REPEATED,
+    IdempotencyKey,
+    JsonRoute,
+    KeyUntilEnd,
+    PageQuery,
+    Router,
+    body_of,
+    checked_key,
+    example,
+    failures,
+    refused,
+)
+from forager.sdk.http.streams import TaskWaiter
+from forager.sdk.reports import JobReport
+from forager.sdk.service import Service
 
 RETRY_AFTER = {"Retry-After": "5"}
 ENDED = frozenset({"completed", "failed", "cancelled"})
@@ -78,25 +98,49 @@ class SyncScrapeRequest(ScrapeRequest):
     )
 
 
-class AboutResult(About):
+class AboutResult(ResponseMeta):
     provenance: dict[str, Any] | None = Field(
         default=None, description="Source of each field that was found: page, location and confidence."
     )
     page_url: str | None = Field(default=None, description="URL after redirects.")
     pages: list[str] | None = Field(default=None, description="Every page that was read.")
-    rendered: bool | None = Field(default=None, description="By a browser.")
+    rendered: bool | None = Field(default=None, description="Rendered by a browser.")
 
 
-class TaskEnvelope(Envelope[TaskSeen]):
+class TaskEnvelope(Envelope[ScrapeTaskReport]):
     meta: AboutResult
 
 
 def routes(service: Service, waiter: TaskWaiter) -> Router:
     router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
+    _add_kinds(router, service)
     _add_jobs(router, service, waiter)
-    add_parts(router, service)
+    _add_parts(router, service)
     _add_tasks(router, service, waiter)
+    router.routes.extend(schema_routes(service).routes)
     return router
+
+
+def _add_kinds(router: Router, service: Service) -> None:
+    known = extractors_of(service.settings)
+
+    @router.get(
+        "/kinds",
+        summary="List the kinds of pages that can be requested",
+        response_model=Envelope[list[ScrapeKind]],
+        responses={200: example([KIND]), **failures()},
+    )
+    async def list_scrape_kinds(request: Request) -> Response:
+        """With the fields of each: those that ship, and those of plug-ins."""
+        kinds = [
+            ScrapeKind(
+                name=each.name,
+                fields=list(each.output.model_fields),
+                by_default=list(each.by_default or each.output.model_fields),
+            )
+            for each in known
+        ]
+        return answer(request, kinds)
 
 
 def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
@@ -141,10 +185,9 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
             return _closing(request, task_id=task)
         if ended is None:
             return _still_open(request, await service.job_now(made.job), task, body.timeout_seconds)
-        if ended.state != "completed":
-            return _not_had(request, ended)
-        seen, page = seen_task(ended)
-        return answer(request, seen, **page)
+        if ended.status != "completed":
+            return _no_result(request, ended)
+        return _with_source(request, ended)
 
     @router.get(
         "/{task_id}",
@@ -154,8 +197,7 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
     )
     async def show_scrape_task(request: Request, task_id: UUID) -> Response:
         """Contains the result once the task is completed; `meta.provenance` has the source of each field."""
-        seen, page = seen_task(await one_task(service.database, task_id))
-        return answer(request, seen, **page)
+        return _with_source(request, await one_task(service.database, task_id))
 
 
 def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
@@ -185,21 +227,21 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
     )
     async def show_scrape_job(request: Request, job_id: UUID) -> Response:
         """Includes the job's counters, which are always exact."""
-        return answer(request, await seen_job(service, await job_of(service, job_id)))
+        return answer(request, await _counters(service, await _job(service, job_id)))
 
     @router.get(
         "/jobs/{job_id}/results",
         summary="Show the results of a batch",
-        response_model=Envelope[list[ResultSeen]],
+        response_model=Envelope[list[ScrapeResult]],
         responses={200: example([RESULT]), **failures(404, 413)},
     )
     async def show_scrape_results(request: Request, job_id: UUID) -> Response:
         """Results of the completed tasks, in the order of the request; more may follow while the job runs. Returns 413
         for a job of more than 10,000 pages: list its pages instead."""
-        if (await job_of(service, job_id)).total > MOST_TARGETS:
+        if (await _job(service, job_id)).total > MOST_TARGETS:
             message = f"A job of more than {MOST_TARGETS:,} pages is read with GET /api/v1/scrape/jobs/{job_id}/pages."
             return refusal(request.scope, 413, "too_large", message)
-        return answer(request, [seen_result(result) for result in await results_of_job(service.database, job_id)])
+        return answer(request, await results_of_job(service.database, job_id))
 
     @router.post(
         "/jobs/{job_id}/cancel",
@@ -209,9 +251,95 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
     )
     async def cancel_scrape_job(request: Request, job_id: UUID) -> Response:
         """Its queued tasks are cancelled. In-flight tasks finish, and their results stay."""
-        await job_of(service, job_id)
+        await _job(service, job_id)
         await service.ledger.cancel(job_id)
-        return answer(request, await seen_job(service, await job_of(service, job_id)))
+        return answer(request, await _counters(service, await _job(service, job_id)))
+
+
+def _add_parts(router: Router, service: Service) -> None:
+    @router.post(
+        "/jobs",
+        status_code=202,
+        summary="Fetch any number of pages",
+        response_model=Envelope[PartReceived],
+        responses={202: _RECEIVED, **failures(409, body=True)},
+    )
+    async def create_scrape_job(request: Request, body: FirstPart, idempotency_key: KeyUntilEnd = None) -> Response:
+        """A list that is too long for one request is sent in parts: `more` keeps the job open for them, and nothing is
+        fetched before the last part. A job of which no part has arrived for a minute is removed.
+
+        The `Idempotency-Key` names the job until it has ended: the same request returns the job and how much of it was
+        received, so that an interrupted sender can continue."""
+        key, about = checked_key(idempotency_key), {"callback_url": body.callback_url, "source": body.source}
+        if not body.more:
+            made = await service.submit(NAME, {"targets": body.targets, **about}, key=key, until_end=True)
+            return _answered(request, made, created=made.created)
+        opened = await service.open_job(NAME, about, {"targets": body.targets}, key=key)
+        return _answered(request, opened, created=opened.created)
+
+    @router.post(
+        "/jobs/{job_id}/targets",
+        status_code=202,
+        summary="Add pages to a job in parts",
+        response_model=Envelope[PartReceived],
+        responses={202: _RECEIVED, **failures(404, 409, body=True)},
+    )
+    async def add_scrape_targets(request: Request, job_id: UUID, body: NextPart) -> Response:
+        """Only for a job that was created with `more`. Targets that it has already are left out, so a part can be sent
+        again if its answer was lost. Returns 409 if an earlier part is missing."""
+        await _job(service, job_id)
+        added = await service.add_part(job_id, NAME, {"targets": body.targets}, body.first, more=body.more)
+        return _answered(request, added, created=True)
+
+    @router.get(
+        "/jobs/{job_id}/pages",
+        summary="List the pages of a job",
+        response_model=ResultPage[ScrapedPage],
+        responses={200: example([{**TASK, "meta": PAGE}], next_cursor=None), **failures(404)},
+    )
+    async def list_scrape_pages(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
+        """Every page with its state, its result or its error, in the order of the request."""
+        await _job(service, job_id)
+        listed = await pages_of_job(service.database, job_id, cursor=asked.cursor, limit=asked.limit)
+        return page(request, listed.items, listed.next_cursor)
+
+
+def _answered(request: Request, stored: PartsReceived | Submitted, *, created: bool) -> Response:
+    is_open = isinstance(stored, PartsReceived) and stored.is_open
+    data = {"job_id": stored.job, "total_tasks": stored.total, "status": "receiving" if is_open else "queued"}
+    return answer(request, data, status=202, headers=None if created else REPEATED)
+
+
+async def _job(service: Service, job_id: UUID) -> JobReport:
+    try:
+        job = await service.reports.job(job_id)
+    except NotFound:
+        job = None
+    if job is None or job.pipeline != NAME:
+        raise NotFound(f"There is no scrape job {job_id}.")
+    return job
+
+
+async def _counters(service: Service, job: JobReport) -> dict[str, Any]:
+    return {
+        "job_id": job.id,
+        "status": job.state,
+        "total_tasks": job.total,
+        "completed_tasks": job.completed,
+        "failed_tasks": job.failed,
+        "queued_tasks": job.queued,
+        "running_tasks": job.running,
+        "cancelled_tasks": job.cancelled,
+        "callback_url": job.params.get("callback_url"),
+        "created_at": job.created_at,
+        "updated_at": await service.reports.last_moved(job.id) or job.finished_at or job.created_at,
+        "finished_at": job.finished_at,
+    }
+
+
+def _with_source(request: Request, page: ScrapedPage) -> Response:
+    """Return a page whose source is part of the response's `meta`."""
+    return answer(request, page.model_dump(exclude={"meta"}), **(page.meta.model_dump() if page.meta else {}))
 
 
 async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
@@ -229,12 +357,14 @@ async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) ->
 def _check_size(body: dict[str, Any]) -> None:
     targets = body.get("targets")
     if isinstance(targets, list) and len(targets) > MOST_IN_BATCH:
-        told = f"has {len(targets):,} entries; at most {MOST_IN_BATCH} are allowed here (any number: POST /scrape/jobs)"
-        raise Rejected("The scrape job is not valid.", fields=[FieldError("targets", told)])
+        problem = (
+            f"has {len(targets):,} entries; at most {MOST_IN_BATCH} are allowed here (any number: POST /scrape/jobs)"
+        )
+        raise Rejected("The scrape job is not valid.", fields=[FieldError("targets", problem)])
 
 
-def _is_over(task: ScrapeTaskReport) -> bool:
-    return task.state in ENDED or (task.state == "queued" and task.reason in SHORT)
+def _is_over(task: ScrapedPage) -> bool:
+    return task.status in ENDED or (task.status == "queued" and task.reason in SHORT)
 
 
 def _still_open(request: Request, job: JobReport, task: UUID, seconds: float) -> Response:
@@ -253,20 +383,19 @@ def _still_open(request: Request, job: JobReport, task: UUID, seconds: float) ->
     return refusal(request.scope, 504, "still_running", message, task_id=task, reason=reason, waits_until=until)
 
 
-def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
+def _no_result(request: Request, task: ScrapedPage) -> Response:
     """Return the error response for a page without a result."""
-    if task.state == "cancelled":
-        return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.id)
-    reason = shown_reason(task.reason)
-    status = STATUS_OF_REASON.get(reason or "", 502)
+    if task.status == "cancelled":
+        return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.task_id)
+    status = STATUS_OF_REASON.get(task.reason or "", 502)
     return refusal(
         request.scope,
         status,
-        reason or "scrape_failed",
+        task.reason or "scrape_failed",
         task.error or "The task failed.",
         headers=RETRY_AFTER if status == 503 else None,
-        reason=reason,
-        task_id=task.id,
+        reason=task.reason,
+        task_id=task.task_id,
     )
 
 
@@ -279,12 +408,15 @@ _QUEUED = example({**_IDS, "status": "queued"}, description="It is on disk and w
 _BATCH_QUEUED = example(
     {"job_id": JOB["job_id"], "total_tasks": 2, "status": "queued"}, description="It is on disk and will run."
 )
+_RECEIVED = example(
+    {"job_id": JOB["job_id"], "total_tasks": 10_000, "status": "receiving"}, description="These pages are on disk."
+)
 _SYNC_FAILURES = failures(403, 409, 502, 504, body=True)
 _SYNC_FAILURES[403]["description"] = "robots.txt does not allow this page; `meta.reason` is `robots`."
-for _status, _code, _said in (
+for _status, _code, _message in (
     (403, ROBOTS, "example.com does not allow this URL."),
     (502, NOT_FOUND, "example.com/jobs/1 has no such page (404)."),
     (503, CIRCUIT_OPEN, "example.com failed too often; it is left alone for another 97 s."),
     (504, TIMED_OUT, "https://example.com: no complete answer in time."),
 ):
-    _SYNC_FAILURES[_status] |= refused(_code, _said, reason=_code, task_id=TASK["task_id"])
+    _SYNC_FAILURES[_status] |= refused(_code, _message, reason=_code, task_id=TASK["task_id"])

@@ -1,19 +1,11 @@
-"""Response bodies of the scrape routes, as the specification prescribes."""
+"""Bodies of the scrape routes beside the reports, and examples for the OpenAPI document. Declarations only."""
 
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from forager.core.errors import NotFound
-from forager.kit.reports import JobReport
-from forager.kit.service import Service
-from forager.pipelines.scrape.pipeline import NAME
-from forager.pipelines.scrape.reports import ScrapeResultReport, ScrapeTaskReport
-from forager.pipelines.scrape.words import shown_reason
-
-TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 JobStatus = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
 
 
@@ -29,50 +21,20 @@ class BatchCreated(BaseModel):
     status: Literal["queued"]
 
 
+class ScrapeKind(BaseModel):
+    """A kind of page that can be requested."""
+
+    name: str = Field(description="Allowed value of `target_type`.")
+    fields: list[str] = Field(description="Allowed names in `requested_fields`.")
+    by_default: list[str] = Field(description="The fields that are returned if a request names none.")
+
+
 class PartReceived(BaseModel):
     job_id: UUID
-    total_tasks: int = Field(description="Pages received so far. The next part begins at this position.")
+    total_tasks: int = Field(description="Number of pages received. The next part begins at this position.")
     status: Literal["receiving", "queued"] = Field(
         description="`receiving` while more parts are expected; `queued` once the last one is stored."
     )
-
-
-class Page(BaseModel):
-    """Where a result was read from."""
-
-    provenance: dict[str, Any] = Field(
-        description="Source of each field that was found: page, location and confidence."
-    )
-    page_url: str = Field(description="URL after redirects.")
-    pages: list[str] = Field(description="Every page that was read.")
-    rendered: bool = Field(description="By a browser.")
-
-
-class TaskSeen(BaseModel):
-    task_id: UUID
-    job_id: UUID
-    status: TaskStatus
-    target_type: str
-    target_url: str
-    result: dict[str, Any] | None = Field(description="The requested fields, if it is completed; else null.")
-    error: str | None = Field(description="Why it failed, or the error of its last attempt.")
-    reason: str | None = Field(description="The same as a code, if there is one.")
-    created_at: datetime
-    started_at: datetime | None
-    completed_at: datetime | None = Field(description="When it ended, however it did.")
-
-
-class PageListed(TaskSeen):
-    meta: Page | None = Field(description="Where the result was read from, if it is completed; else null.")
-
-
-class ResultSeen(BaseModel):
-    task_id: UUID
-    target_type: str
-    target_url: str
-    status: Literal["completed"]
-    result: dict[str, Any]
-    meta: Page
 
 
 class JobSeen(BaseModel):
@@ -86,73 +48,106 @@ class JobSeen(BaseModel):
     cancelled_tasks: int
     callback_url: str | None
     created_at: datetime
-    updated_at: datetime = Field(description="When something last happened to it.")
+    updated_at: datetime = Field(description="Time of the last event of the job.")
     finished_at: datetime | None
 
 
-async def job_of(service: Service, job_id: UUID) -> JobReport:
-    try:
-        job = await service.reports.job(job_id)
-    except NotFound:
-        job = None
-    if job is None or job.pipeline != NAME:
-        raise NotFound(f"There is no scrape job {job_id}.")
-    return job
+# Example bodies for the OpenAPI document. The figures are consistent with one another: they describe one job.
 
 
-def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the body and the metadata of a task."""
-    result = task.found
-    failed = task.state != "completed"
-    seen = {
-        "task_id": task.id,
-        "job_id": task.job,
-        "status": task.state,
-        "target_type": task.target_type,
-        "target_url": task.target_url,
-        "result": result.result if result else None,
-        "error": task.error if failed else None,
-        "reason": shown_reason(task.reason) if failed else None,
-        "created_at": task.created_at,
-        "started_at": task.started_at,
-        "completed_at": task.ended_at,
-    }
-    return seen, {} if result is None else seen_page(result)
+FIELDS = {"job_title": "Bar Manager", "company_name": "Still", "salary_range": "USD 50,000–60,000 per year"}
+TASK: dict[str, Any] = {
+    "task_id": "00000000-0002-8000-8000-00000000002b",
+    "job_id": "3b8a1f07-9c55-4d7e-a1b2-5f0e8c7d6a21",
+    "status": "completed",
+    "target_type": "job_posting",
+    "target_url": "https://example.com/jobs/1",
+    "result": FIELDS,
+    "error": None,
+    "reason": None,
+    "created_at": "2026-03-14T12:00:00Z",
+    "started_at": "2026-03-14T12:00:00.012Z",
+    "completed_at": "2026-03-14T12:00:00.790Z",
+}
+PAGE: dict[str, Any] = {
+    "provenance": {
+        "job_title": {
+            "source": "json-ld:JobPosting.title",
+            "confidence": 0.95,
+            "page": "https://example.com/jobs/1",
+        }
+    },
+    "page_url": "https://example.com/jobs/1",
+    "pages": ["https://example.com/jobs/1"],
+    "rendered": False,
+}
+KIND: dict[str, Any] = {
+    "name": "job_posting",
+    "fields": ["company_name", "job_title", "salary_range"],
+    "by_default": ["company_name", "job_title", "salary_range"],
+}
+RESULT = {
+    "task_id": TASK["task_id"],
+    "target_type": "job_posting",
+    "target_url": "https://example.com/jobs/1",
+    "status": "completed",
+    "result": FIELDS,
+    "meta": PAGE,
+}
+JOB: dict[str, Any] = {
+    "job_id": TASK["job_id"],
+    "status": "running",
+    "total_tasks": 2,
+    "completed_tasks": 1,
+    "failed_tasks": 0,
+    "queued_tasks": 0,
+    "running_tasks": 1,
+    "cancelled_tasks": 0,
+    "callback_url": "https://hooks.example.com/forager",
+    "created_at": "2026-03-14T12:00:00Z",
+    "updated_at": "2026-03-14T12:00:00.790Z",
+    "finished_at": None,
+}
 
 
-def seen_listed(task: ScrapeTaskReport) -> dict[str, Any]:
-    """Return a page as an entry of a list: its metadata is part of it."""
-    seen, page = seen_task(task)
-    return {**seen, "meta": page or None}
+# Requests for scrape jobs of any size: a list of pages arrives in parts.
 
 
-def seen_result(result: ScrapeResultReport) -> dict[str, Any]:
-    return {
-        "task_id": result.task_id,
-        "target_type": result.target_type,
-        "target_url": result.target_url,
-        "status": "completed",
-        "result": result.result,
-        "meta": seen_page(result),
-    }
+TARGET: dict[str, Any] = {
+    "target_type": "company_website",
+    "target_url": "https://example.com/",
+    "workspace_id": "acme",
+}
 
 
-def seen_page(result: ScrapeResultReport) -> dict[str, Any]:
-    return result.model_dump(include={"provenance", "page_url", "pages", "rendered"})
+class JobPart(BaseModel):
+    """Some targets of a job."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    targets: list[dict[str, Any]] = Field(
+        description="1 to 10,000 pages, each with the fields of a target of `POST /api/v1/scrape/batch`.",
+        min_length=1,
+    )
+    more: StrictBool = Field(default=False, description="True if more parts follow. The last one starts the job.")
 
 
-async def seen_job(service: Service, job: JobReport) -> dict[str, Any]:
-    return {
-        "job_id": job.id,
-        "status": job.state,
-        "total_tasks": job.total,
-        "completed_tasks": job.completed,
-        "failed_tasks": job.failed,
-        "queued_tasks": job.queued,
-        "running_tasks": job.running,
-        "cancelled_tasks": job.cancelled,
-        "callback_url": job.params.get("callback_url"),
-        "created_at": job.created_at,
-        "updated_at": await service.reports.last_moved(job.id) or job.finished_at or job.created_at,
-        "finished_at": job.finished_at,
-    }
+class FirstPart(JobPart):
+    """A job, and the first of its targets."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [TARGET], "more": True}]})
+
+    callback_url: str | None = Field(default=None, description="Notified when the job ends.")
+    source: str | None = Field(
+        default=None, max_length=200, description="Name of the list that the pages come from. Lists of jobs show it."
+    )
+
+
+class NextPart(JobPart):
+    """Further targets of a job."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [TARGET], "first": 1, "more": False}]})
+
+    first: int = Field(
+        strict=True, ge=0, le=10**9, description="Position of the first of these targets in the job, from 0."
+    )

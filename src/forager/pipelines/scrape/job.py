@@ -3,8 +3,9 @@
 The shape is checked by these classes; whether an extractor of that name exists, and has those fields, by `check`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -19,8 +20,14 @@ from pydantic import (
 )
 
 from forager.core.errors import FieldError, Rejected
-from forager.core.hosts import checked_host
+from forager.core.hosts import checked_host, host_of
 from forager.core.http import Render
+from forager.core.pipeline import JobLimits, Parts
+from forager.core.record import Record
+from forager.core.table import TableRow
+from forager.core.task import Plan, Task
+from forager.extract.html.markdown import MarkdownOptions
+from forager.extract.schemas.spec import PageSchema
 from forager.pipelines.scrape.extractor import SCREENSHOT, Extractor
 
 MOST_TARGETS = 10_000
@@ -58,6 +65,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^
 
 Format = Literal["markdown", "html", "text", "screenshot", "links"]
 ANY_PAGE = "page"
+SHORT_NAMES = {"url": "target_url", "schema": "page_schema"}
 
 S = TypeVar("S", bound=str)
 
@@ -73,7 +81,7 @@ class Target(BaseModel):
 
     target_type: Name = Field(
         default=ANY_PAGE,
-        description="What kind of page it is: job_posting, company_website, product, listing, linkedin_profile, what "
+        description="Type of the page: job_posting, company_website, product, listing, linkedin_profile, what "
         "a plug-in adds, or page, which is any: title, language, main text as Markdown, links, metadata, structured "
         "data.",
         examples=["job_posting"],
@@ -93,12 +101,22 @@ class Target(BaseModel):
     )
     formats: Annotated[tuple[Format, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
         default=None,
-        description="Of a target of type page: only these, instead of requested_fields. A screenshot (PNG, base64) "
+        description="Target of type page: only these parts, instead of requested_fields. A screenshot (PNG, base64) "
         "is made by a browser.",
         examples=[["markdown", "links"]],
     )
+    markdown: MarkdownOptions | None = Field(
+        default=None,
+        description="Target of type page: how its Markdown is written.",
+        examples=[{"links": "references", "images": False}],
+    )
     workspace_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
-        description="Workspace whose credentials are used if a page needs some.", examples=["acme"]
+        default="default", description="Workspace whose credentials are used if a page needs some.", examples=["acme"]
+    )
+    page_schema: str | PageSchema | None = Field(
+        default=None,
+        description="Fields of your own: a schema, or the name of a stored one. `schema` is the same field.",
+        examples=[{"fields": {"title": {"css": "h1"}}}],
     )
     render: Render = Field(
         default="auto",
@@ -112,12 +130,29 @@ class Target(BaseModel):
         examples=[0.9],
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short_names(cls, given: Any) -> Any:
+        """Accept `url` for `target_url` and `schema` for `page_schema`, so that `{"url": …}` is a whole request."""
+        if isinstance(given, Mapping):
+            given = dict(given)
+            for short, name in SHORT_NAMES.items():
+                if short in given and name not in given:
+                    given[name] = given.pop(short)
+        return given
+
     @model_validator(mode="after")
     def _formats_are_fields_of_any_page(self) -> Self:
+        if self.page_schema is not None and (self.formats or self.requested_fields or self.target_type != ANY_PAGE):
+            raise ValueError("a schema names its own fields; leave out target_type, formats and requested_fields")
         if self.formats is not None and self.target_type != ANY_PAGE:
             raise ValueError(f"formats are for target_type {ANY_PAGE}; use requested_fields for {self.target_type}")
         if self.formats is not None and self.requested_fields is not None:
             raise ValueError("give formats or requested_fields, not both")
+        if self.markdown is not None and (
+            self.target_type != ANY_PAGE or self.page_schema or "markdown" not in (self.wanted or ("markdown",))
+        ):
+            raise ValueError("markdown has options only where it is returned: target_type page, formats with markdown")
         if SCREENSHOT in (self.wanted or ()) and self.render == "http":
             raise ValueError("a screenshot is made by a browser; set render to browser or auto")
         return self
@@ -150,7 +185,7 @@ class ScrapeRequest(Target):
 
     def job(self) -> dict[str, Any]:
         """As a job of one."""
-        target = self.model_dump(mode="json", exclude={"callback_url", "timeout_seconds"})
+        target = self.model_dump(mode="json", by_alias=True, exclude={"callback_url", "timeout_seconds"})
         return {"targets": [target], "callback_url": self.callback_url, "single": True}
 
 
@@ -240,7 +275,149 @@ def _wrong(target: Target, extractors: Mapping[str, Extractor]) -> Iterator[tupl
     if extractor is None:
         yield "target_type", f"unknown target type {target.target_type!r}; choose from {', '.join(sorted(extractors))}"
         return
+    if isinstance(target.page_schema, PageSchema) and target.page_schema.base not in (None, *extractors):
+        yield "schema.base", f"unknown kind {target.page_schema.base!r}; choose from {', '.join(sorted(extractors))}"
     unknown = [name for name in target.requested_fields or () if name not in extractor.fields]
     if unknown:
         few = ", ".join(name[:40] for name in unknown[:5])
         yield "requested_fields", f"{extractor.name} has no {few}; it has {', '.join(extractor.output.model_fields)}"
+
+
+# The button to click in a consent banner: refuse if possible, else accept. Other buttons are ignored.
+
+
+CONSENT = ", ".join(
+    (
+        "#onetrust-reject-all-handler",
+        "#CybotCookiebotDialogBodyButtonDecline",
+        "[data-testid='uc-deny-all-button']",
+        "button[data-consent='reject' i]",
+        "button[class*='reject-all' i]",
+        "button[id*='reject' i]",
+        "button[class*='cookie' i][class*='decline' i]",
+        "#cookie-close",
+        "#onetrust-accept-btn-handler",
+        "button[data-consent='accept' i]",
+        "button[id*='cookie' i][id*='accept' i]",
+        "button[class*='cookie' i][class*='accept' i]",
+        "#cookie-acknowledge",
+    )
+)
+CONSENT_WAIT = 0.4
+"""Seconds to wait for a banner after the page's content. Short, because most pages have none."""
+
+
+# The one kind of task that scrape has: one page of a job.
+
+
+class ScrapeTask(Task):
+    """Identified by its position in the job, so that the same page twice is two tasks."""
+
+    kind: ClassVar[str] = "scrape.page"
+
+    number: int
+    target_type: str
+    target_url: str
+    requested_fields: tuple[str, ...] | None = None
+    workspace_id: str
+    render: Render = "auto"
+    min_confidence: float | None = None
+    page_schema: dict[str, Any] | None = None
+    markdown: MarkdownOptions | None = None
+    digits: int = 3
+    """Digits of the key. All keys of a job have the same number, so that they sort in the order of the request."""
+
+    def key(self) -> str:
+        return f"{self.number:0{self.digits}d}"
+
+    def lane(self) -> str:
+        return host_of(self.target_url)
+
+
+# Scrape jobs of any size: the job first, then its targets in parts of up to ten thousand.
+
+
+DIGITS = 9
+"""Digits of the keys of a job whose size is not known at its beginning."""
+
+
+class ScrapeJobInParts(BaseModel):
+    """A scrape job whose targets follow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    callback_url: WebUrl | None = Field(
+        default=None, description="Notified when the job ends, instead of the default receiver."
+    )
+    source: Source = None
+
+
+def plan_targets(targets: Iterable[BatchTarget], first: int, digits: int) -> Iterator[Plan]:
+    """Return one task per target, in their order; the first has the number `first`."""
+    for number, target in enumerate(targets, first):
+        task = ScrapeTask(
+            number=number,
+            target_type=target.target_type,
+            target_url=target.target_url,
+            requested_fields=target.wanted,
+            workspace_id=target.workspace_id,
+            render=target.render,
+            min_confidence=target.min_confidence,
+            markdown=target.markdown,
+            page_schema=target.page_schema.as_json() if isinstance(target.page_schema, PageSchema) else None,
+            digits=digits,
+        )
+        yield Plan(task, rank=number)
+
+
+def plan_part(part: ScrapeJob, first: int) -> Iterator[Plan]:
+    return plan_targets(part.targets, first, DIGITS)
+
+
+PARTS = Parts(ScrapeJobInParts, plan_part, lambda _: JobLimits(turn=1 + MOST_TARGETS))
+"""Such a job comes after every batch that was sent whole."""
+
+
+# Schemas that users have stored, by name.
+
+
+class StoredSchema(TableRow):
+    """A schema by name."""
+
+    table: ClassVar[str] = "page_schemas"
+    key: ClassVar[tuple[str, ...]] = ("name",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+
+    name: str
+    body: dict[str, Any]
+    learnt: dict[str, Any] | None = None
+    """For a schema learnt from examples: the checks of each field, and its doubts."""
+    created_at: datetime | None = None
+
+
+# The record of the scrape pipeline: the fields of one page, once per task, each with its source.
+
+
+class Result(Record):
+    """One page as its extractor read it. Its key is the task's, because the same page may be requested twice."""
+
+    kind: ClassVar[str] = "scrape_result"
+    table: ClassVar[str] = "scrape_results"
+    key_field: ClassVar[str] = "task_key"
+    scope: ClassVar[Literal["world", "job"]] = "job"
+
+    task_key: str
+    target_type: str
+    target_url: str
+    page_url: str
+    """URL after redirects."""
+    workspace_id: str
+    result: dict[str, Any]
+    """All wanted fields; one that was not found is null."""
+    provenance: dict[str, Any]
+    """Source of each field that was found: page, location and confidence."""
+    pages: list[str]
+    """Every page that was read."""
+    rendered: bool
+    """True if a browser rendered it."""
+    fetched_at: datetime

@@ -6,15 +6,13 @@ The pipeline as a value. Settings are arguments of `build`; nothing here reads a
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from forager.core.pipeline import BULK_FROM, JobLimits, Pipeline, Retry, step
+from forager.core.errors import Retry
+from forager.core.pipeline import BULK_FROM, JobLimits, Pipeline, step
 from forager.core.task import Plan
 from forager.pipelines.scrape.extractor import Extractor
-from forager.pipelines.scrape.job import ScrapeJob, check
-from forager.pipelines.scrape.parts import PARTS, plan_targets
-from forager.pipelines.scrape.records import Result
+from forager.pipelines.scrape.job import PARTS, Result, ScrapeJob, ScrapeTask, StoredSchema, check, plan_targets
+from forager.pipelines.scrape.reasons import REASONS
 from forager.pipelines.scrape.steps import Scraper
-from forager.pipelines.scrape.target import Scrape
-from forager.pipelines.scrape.words import REASONS
 
 NAME = "scrape"
 MOST_QUEUED = 500
@@ -56,7 +54,7 @@ def build(
         plan=plan,
         steps=(
             step(
-                Scrape,
+                ScrapeTask,
                 scraper.scrape,
                 timeout=timeout,
                 retry=RETRY,
@@ -66,6 +64,7 @@ def build(
             ),
         ),
         records=(Result,),
+        tables=(StoredSchema,),
         limits=partial(limits, most_queued=most_queued),
         check=partial(check, extractors=known),
         reasons=REASONS,

@@ -1,52 +1,78 @@
-"""The queries of the scrape pipeline: one page with its result, and all results of a job."""
+"""The queries of the scrape pipeline: one page with its result, and all results of a job.
+
+Routes and webhooks show the same reports, so the shape of a result is declared here and not with the routes.
+"""
 
 from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 from pydantic import Field
 
-from forager.core.blobs import FileName, StoredFile
+from forager.core.database import Database, Row
 from forager.core.errors import NotFound
+from forager.core.hosts import host_of
 from forager.core.ids import task_numbers, task_uuid
+from forager.core.ledger import LogLine, Settlement
 from forager.core.states import TaskState
-from forager.kit.queries import Database, Page, Row, Walk, at, job_number, loads, task_body, walk
-from forager.kit.reports import Report
-from forager.kit.service import Service
+from forager.core.storage import FileName, StoredFile
+from forager.pipelines.scrape.job import ScrapeTask
+from forager.pipelines.scrape.reasons import shown_reason
+from forager.sdk.queries import MOST, QueryPage, Walk, at, job_number, loads, task_body, walk
+from forager.sdk.reports import Report
+from forager.sdk.service import Service
+
+TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 
 
-class ScrapeResultReport(Report):
-    """What was read of one page."""
+class ResultSource(Report):
+    """The source of a result."""
+
+    provenance: dict[str, Any] = Field(
+        description="Source of each field that was found: page, location and confidence."
+    )
+    page_url: str = Field(description="URL after redirects.")
+    pages: list[str] = Field(description="Every page that was read.")
+    rendered: bool = Field(description="Rendered by a browser.")
+
+
+class ScrapeResult(Report):
+    """The fields of one completed page."""
 
     task_id: UUID
     target_type: str
     target_url: str
-    page_url: str = Field(description="URL after redirects.")
-    result: dict[str, Any] = Field(description="The wanted fields; one that was not found is null.")
-    provenance: dict[str, Any] = Field(
-        description="Source of each field that was found: page, location and confidence."
-    )
-    pages: list[str] = Field(description="Every page that was read.")
-    rendered: bool = Field(description="By a browser.")
-    fetched_at: datetime | None
+    status: Literal["completed"] = "completed"
+    result: dict[str, Any] = Field(description="The requested fields; one that was not found is null.")
+    meta: ResultSource
 
 
 class ScrapeTaskReport(Report):
-    """One requested page: its state and its result."""
+    """One requested page: its state, and its result or its error."""
 
-    id: UUID
-    job: UUID
-    state: str
+    task_id: UUID
+    job_id: UUID
+    status: TaskStatus
     target_type: str
     target_url: str
+    result: dict[str, Any] | None = Field(description="The requested fields, if it is completed; else null.")
     error: str | None = Field(description="Why it failed, or the error of its last attempt.")
     reason: str | None = Field(description="The same as a code, if there is one.")
     created_at: datetime
     started_at: datetime | None
-    ended_at: datetime | None
-    found: ScrapeResultReport | None = Field(description="Only for a completed task.")
+    completed_at: datetime | None = Field(description="Time when it ended, in any state.")
 
+
+class ScrapedPage(ScrapeTaskReport):
+    """A requested page as a list of pages shows it."""
+
+    meta: ResultSource | None = Field(description="Source of the result, if it is completed; else null.")
+
+
+WEBHOOK_FIELDS = {"task_id", "target_type", "target_url", "status", "result", "error", "reason"}
 
 # The task is found by its name, which is unique.
 _RESULTS = """
@@ -65,13 +91,22 @@ WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scra
 """
 
 
-async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
+async def results_of_job(db: Database, job: UUID) -> list[ScrapeResult]:
     """Return the results in the order of the request."""
     rows = await db.fetch(f"{_RESULTS} ORDER BY r.task_key", {"job": await job_number(db, job)})
-    return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
+    return [
+        ScrapeResult(
+            task_id=task_uuid(row["job"], row["task"]),
+            target_type=row["target_type"],
+            target_url=row["target_url"],
+            result=_result(row),
+            meta=_source(row),
+        )
+        for row in rows
+    ]
 
 
-async def pages_of_job(db: Database, job: UUID, *, cursor: str | None, limit: int) -> Page[ScrapeTaskReport]:
+async def pages_of_job(db: Database, job: UUID, *, cursor: str | None, limit: int) -> QueryPage[ScrapedPage]:
     """Return the pages of a job with their results, in the order of the request."""
     plan = Walk(
         f"pages of {job}",
@@ -83,33 +118,36 @@ async def pages_of_job(db: Database, job: UUID, *, cursor: str | None, limit: in
         values={"job": await job_number(db, job)},
     )
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[_task(row) for row in rows], next_cursor=following)
+    return QueryPage(items=[_page(row) for row in rows], next_cursor=following)
 
 
-async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:
+async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapedPage:
     """Return one page. `fresh`: it was written a moment ago. Raises `NotFound` if there is no such task."""
-    numbers = task_numbers(task)
-    fetch = db.fetch_fresh if fresh else db.fetch
-    rows = await fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
-    if not rows or numbers is None or rows[0]["job"] != numbers[0]:
+    row = await _row(db, task, fresh=fresh)
+    if row is None:
         raise NotFound(f"There is no scrape task {task}.")
-    return _task(rows[0])
+    return _page(row)
+
+
+async def webhook_entries(service: Service, job: UUID) -> Sequence[Mapping[str, Any]]:
+    """Return what a webhook reports: one entry for each page of the job, in the order of its targets, with the fields
+    that the API has."""
+    pages = await pages_of_job(service.database, job, cursor=None, limit=MOST)
+    return [page.model_dump(mode="json", include=WEBHOOK_FIELDS) for page in pages.items]
 
 
 async def stored_files(service: Service, task: UUID) -> list[StoredFile]:
     """Return the page and the screenshot that the result of a task holds, if they were requested."""
-    try:
-        found = (await one_task(service.database, task)).found
-    except NotFound:
-        return []
-    if found is None:
+    row = await _row(service.database, task)
+    if row is None or not _is_completed(row):
         return []
     files = []
-    known: dict[str, Any] = {"url": found.page_url, "at": found.fetched_at}
-    if html := found.result.get("html"):
-        name: FileName = "rendered" if found.rendered else "raw"
+    result = _result(row)
+    known: dict[str, Any] = {"url": row["page_url"], "at": at(row["fetched_at"])}
+    if html := result.get("html"):
+        name: FileName = "rendered" if row["rendered"] else "raw"
         files.append(StoredFile(name, "text/html; charset=utf-8", html.encode(), **known))
-    if picture := found.result.get("screenshot"):
+    if picture := result.get("screenshot"):
         files.append(StoredFile("screenshot", "image/png", b64decode(picture), **known))
     return files
 
@@ -122,33 +160,88 @@ async def first_task(db: Database, job: UUID) -> UUID:
     return task_uuid(rows[0]["job"], rows[0]["task"])
 
 
-def _task(row: Row) -> ScrapeTaskReport:
+async def _row(db: Database, task: UUID, *, fresh: bool = False) -> Row | None:
+    numbers = task_numbers(task)
+    if numbers is None:
+        return None
+    rows = await (db.fetch_fresh if fresh else db.fetch)(f"{_TASK} :task", {"task": numbers[1]})
+    return rows[0] if rows and rows[0]["job"] == numbers[0] else None
+
+
+def _page(row: Row) -> ScrapedPage:
     body = task_body(row["body"])
-    asked = body if isinstance(body, dict) else {}  # a row that cannot be read is shown all the same
-    target = {name: str(asked.get(name, "")) for name in ("target_type", "target_url")}
-    completed = row["state"] == TaskState.COMPLETED and row["result"] is not None
-    return ScrapeTaskReport(
-        id=task_uuid(row["job"], row["task"]),
-        job=UUID(row["public_id"]),
-        state=TaskState(row["state"]).public(),
-        error=row["error"],
-        reason=row["reason"],
+    requested = body if isinstance(body, dict) else {}  # a row that cannot be read is shown all the same
+    completed, with_result = row["state"] == TaskState.COMPLETED, _is_completed(row)
+    status: Any = TaskState(row["state"]).public()
+    return ScrapedPage(
+        task_id=task_uuid(row["job"], row["task"]),
+        job_id=UUID(row["public_id"]),
+        status=status,
+        target_type=str(requested.get("target_type", "")),
+        target_url=str(requested.get("target_url", "")),
+        result=_result(row) if with_result else None,
+        error=None if completed else row["error"],
+        reason=None if completed else shown_reason(row["reason"]),
         created_at=at(row["created_at"]),
         started_at=at(row["claimed_at"]),
-        ended_at=at(row["ended_at"]),
-        found=_result(row, **target) if completed else None,
-        **target,
+        completed_at=at(row["ended_at"]),
+        meta=_source(row) if with_result else None,
     )
 
 
-def _result(row: Row, *, target_type: str, target_url: str) -> ScrapeResultReport:
-    whole: dict[str, Any] = {name: loads(row[name]) for name in ("result", "provenance", "pages")}
-    return ScrapeResultReport(
-        task_id=task_uuid(row["job"], row["task"]),
-        target_type=target_type,
-        target_url=target_url,
-        page_url=row["page_url"],
-        rendered=bool(row["rendered"]),
-        fetched_at=at(row["fetched_at"]),
-        **whole,
-    )
+def _is_completed(row: Row) -> bool:
+    return row["state"] == TaskState.COMPLETED and row["result"] is not None
+
+
+def _result(row: Row) -> dict[str, Any]:
+    fields: dict[str, Any] = loads(row["result"])
+    return fields
+
+
+def _source(row: Row) -> ResultSource:
+    read: dict[str, Any] = {name: loads(row[name]) for name in ("provenance", "pages")}
+    return ResultSource(page_url=row["page_url"], rendered=bool(row["rendered"]), **read)
+
+
+# One log line for every page that was read or could not be read (SC-15).
+#
+# It never contains a page's content or the query of a URL, and names a proxy only by its number.
+
+
+LONGEST_REASON = 200
+
+
+def page_line(settlement: Settlement) -> LogLine | None:
+    """Return the line about a page that was read or could not be read; None for an attempt that is repeated."""
+    task = settlement.lease.task
+    if not isinstance(task, ScrapeTask):
+        return None
+    facts = settlement.facts or {}
+    if settlement.state is TaskState.COMPLETED:
+        read = {
+            "target_domain": host_of(task.target_url),
+            "target_type": task.target_type,
+            "duration_ms": facts.get("api_ms", 0),
+            "fields_extracted": facts.get("results_count", 0),
+            "proxy_used": facts.get("proxy"),
+        }
+        return LogLine("info", "page_read", read)
+    if settlement.state is TaskState.FAILED:
+        failed = {
+            "target_url": _without_query(task.target_url),
+            "target_type": task.target_type,
+            "proxy_used": facts.get("proxy"),
+            "error_reason": _reason(settlement),
+        }
+        return LogLine("warning", "page_failed", failed)
+    return None
+
+
+def _without_query(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
+
+
+def _reason(settlement: Settlement) -> str:
+    """Return the reason; the message only if there is no reason, because it may quote the page."""
+    return shown_reason(settlement.reason) or (settlement.error or "unknown")[:LONGEST_REASON]

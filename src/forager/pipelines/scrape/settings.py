@@ -1,9 +1,11 @@
-"""The settings of the scrape pipeline."""
+"""The settings of the scrape pipeline.
+
+Kept apart from the wiring: every command reads the settings, few of them need the rest.
+"""
 
 from functools import partial
 
-from forager.kit.setting_types import Texts
-from forager.kit.settings import FeatureSettings, setting
+from forager.sdk.settings import FeatureSettings, Texts, setting
 
 _scrape = partial(setting, group="Scrape")
 
@@ -15,6 +17,7 @@ class ScrapeSettings(FeatureSettings):
         seed="SCRAPER_MAX_QUEUE_DEPTH",
         ge=0,
         le=100_000,
+        common=True,
     )
     task_timeout_seconds: float = _scrape(
         60.0,
@@ -24,7 +27,9 @@ class ScrapeSettings(FeatureSettings):
         le=3_600,
     )
     extractor_files: Texts = _scrape(
-        (), "Python files with extractors of your own, separated by commas. They run with Forager's rights."
+        (),
+        "Python files with extractors of your own, separated by commas. They run with Forager's rights.",
+        common=True,
     )
     keep_logged_in_pages: bool = _scrape(
         False, "Keep failed pages as evidence even if they were requested with a login."

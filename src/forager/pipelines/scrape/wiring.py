@@ -1,19 +1,18 @@
-"""How the scrape pipeline is built from the settings, and from the extractors that are installed."""
+"""Builds the scrape pipeline from the settings and the installed extractors."""
 
 from typing import Protocol
 
 from forager.core.pipeline import Pipeline
-from forager.kit.plugins import installed
-from forager.kit.settings import SettingsTree
 from forager.pipelines.scrape import pipeline
-from forager.pipelines.scrape.extractor import ENTRY_POINTS
-from forager.pipelines.scrape.extractor_files import load_extractors
+from forager.pipelines.scrape.extractor import ENTRY_POINTS, Extractor, load_extractors
 from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.pipelines.scrape.settings import ScrapeSettings
+from forager.sdk.feature import installed
+from forager.sdk.settings import SettingsTree
 
 
 class ScrapeTree(SettingsTree, Protocol):
-    """Two settings of the application that decide how a page is fetched, beside the pipeline's own."""
+    """Two settings of the application that decide how a page is fetched, in addition to the pipeline's own."""
 
     @property
     def navigation_timeout_ms(self) -> int: ...
@@ -22,14 +21,15 @@ class ScrapeTree(SettingsTree, Protocol):
     def backend_api_url(self) -> str | None: ...
 
 
+def extractors_of(settings: SettingsTree) -> tuple[Extractor, ...]:
+    """Return the extractors that ship, those of installed packages, and those of the operator's files."""
+    return (*EXTRACTORS, *installed(ENTRY_POINTS), *load_extractors(settings.of(ScrapeSettings).extractor_files))
+
+
 def build(settings: ScrapeTree) -> Pipeline:
     own = settings.of(ScrapeSettings)
     return pipeline.build(
-        (
-            *EXTRACTORS,
-            *installed(ENTRY_POINTS),
-            *load_extractors(own.extractor_files),
-        ),
+        extractors_of(settings),
         navigation=settings.navigation_timeout_ms / 1000,
         timeout=own.task_timeout_seconds,
         most_queued=own.max_queue_depth,

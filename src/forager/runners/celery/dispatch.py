@@ -17,12 +17,19 @@ import structlog
 from celery import Celery
 from kombu.exceptions import KombuError, OperationalError
 
-from forager.app import App
+from forager.app.application import App
 from forager.core.errors import FieldError, Rejected, StoreError
 from forager.core.ledger import SHIFT
-from forager.ledger.shared.free_lanes import free_by_queue
-from forager.runners.celery.names import WORK
+from forager.ledger.rules.scheduling import free_by_queue
 from forager.settings import Settings
+
+# The names of the Celery tasks. Those who send them need nothing else of this package.
+
+
+WORK = "forager.work"
+FIRE = "forager.fire"
+SUBMIT = "forager.submit"
+
 
 log = structlog.get_logger("forager.celery")
 
@@ -37,7 +44,7 @@ SELECT l.queue, sum(greatest(1, (
   SELECT count(*) FROM (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 0 LIMIT :most) r))) AS lanes
 FROM lanes l WHERE l.owner = 0 AND l.wake_at <= :now AND NOT l.paused GROUP BY l.queue
 """
-# Plain workers with `--queue` serve some queues, too, but take no shift's place.
+# Plain workers with `--queue` also serve some queues, but do not replace a shift.
 _SHIFTS = f"""
 SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'
 """
@@ -130,13 +137,13 @@ class Dispatcher:
         self._most = most
         self._expires = expires
         self._pending: dict[str, list[float]] = {}
-        """When shifts were sent that have not begun, by queue."""
+        """Time when shifts were sent that have not begun, by queue."""
         self._known: set[int] = set()
         """Sessions of shifts that were there at the last look."""
         self._fails = False
 
     async def run(self) -> None:
-        """Send shifts until cancelled. A broker or store that does not answer is asked again."""
+        """Send shifts until cancelled. If the broker or the store does not answer, try again."""
         connect = self._connect
         while True:
             try:
@@ -145,9 +152,9 @@ class Dispatcher:
                     await self._done(first)
                 await self.look()
             except StoreError as error:
-                log.warning("lanes with work could not be read", error=error.message)
+                log.warning("lanes_unreadable", error=error.message)
             except Exception:
-                log.exception("shifts could not be sent; it is tried again")
+                log.exception("shifts_failed")
             await self._app.clock.sleep(LOOK_EVERY)
 
     async def look(self) -> None:
@@ -193,16 +200,16 @@ class Dispatcher:
         return True
 
     async def _done(self, ask: Callable[[], None]) -> bool:
-        """Ask the broker for something. Returns whether it answered."""
+        """Send a request to the broker. Returns whether it answered."""
         try:
             await asyncio.to_thread(ask)
         except (OSError, KombuError, OperationalError) as error:
             if not self._fails:
-                log.error("the broker does not answer; shifts are sent when it does", error=str(error))
+                log.error("broker_unreachable", error=str(error))
             self._fails = True
             self._app.runner_trouble = f"The broker does not answer: {error}"
             return False
         if self._fails:
-            log.info("the broker answers again")
+            log.info("broker_reachable")
         self._fails = False
         return True

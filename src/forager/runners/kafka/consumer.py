@@ -9,15 +9,53 @@ is done is committed and the rest is left to it: a task that still runs here can
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
+from uuid import UUID
 
+import orjson
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from forager.runners.kafka.offsets import PartitionOffsets
+from forager.core.ids import task_numbers
 from forager.sinks.kafka.cluster import reason_of
+from forager.sinks.kafka.publisher import SOURCE
+
+# Tracks which messages of a partition are done, so that its offset can be committed. Pure.
+#
+# Kafka keeps one offset per partition: everything before it is done. Tasks end in any order, so an offset waits here
+# until all messages before it are done.
+
+
+class PartitionOffsets:
+    """The messages of one partition that were taken and are not committed yet."""
+
+    def __init__(self) -> None:
+        self._taken: deque[int] = deque()
+        self._done: set[int] = set()
+
+    def __len__(self) -> int:
+        """Return how many messages were taken whose end is not known."""
+        return len(self._taken) - len(self._done)
+
+    def take(self, offset: int) -> None:
+        """Note that a message was taken. Messages are taken in the order of their offsets."""
+        self._taken.append(offset)
+
+    def finish(self, offset: int) -> None:
+        """Note that a message is done with."""
+        self._done.add(offset)
+
+    def advance(self) -> int | None:
+        """Return the offset to commit, that of the first message that is not done; None if it has not moved."""
+        last: int | None = None
+        while self._taken and self._taken[0] in self._done:
+            last = self._taken.popleft()
+            self._done.discard(last)
+        return None if last is None else last + 1
+
 
 log = structlog.get_logger("forager.kafka")
 
@@ -28,12 +66,12 @@ LAG_EVERY = 5.0
 LAG_TIMEOUT = 2.0
 START_AGAIN_AFTER = 1.0
 PAUSE_AFTER = 1.0
-"""A consumer that is full pauses its partitions after so many seconds; until then it only waits."""
+"""Seconds after which a consumer that is full pauses its partitions; until then it only waits."""
 _QUIET = frozenset({KafkaError._PARTITION_EOF})  # noqa: SLF001 - the client's own name
 
 
-class Place(NamedTuple):
-    """Where a message was: its partition, its offset, and the assignment by which we had the partition."""
+class Position(NamedTuple):
+    """The position of a message: its partition, its offset, and the assignment by which we had the partition."""
 
     partition: int
     offset: int
@@ -50,7 +88,7 @@ class TopicConsumer:
         connect: Callable[[], Consumer],
         *,
         most: int,
-        arrived: Callable[[Sequence[tuple[Place, Message]]], None],
+        arrived: Callable[[Sequence[tuple[Position, Message]]], None],
         revoked: Callable[[Collection[int]], None],
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -59,20 +97,20 @@ class TopicConsumer:
         self.lag = 0
         """Messages of our partitions that are not committed."""
         self.losses = 0
-        """How often we lost partitions without being asked, because we were silent for too long."""
+        """Number of times we lost partitions without a rebalance of ours, because we were silent for too long."""
         self._connect = connect
         self._most = most
         self._arrived = arrived
         self._revoked = revoked
         self._is_stopping = is_stopping
-        self._finished: SimpleQueue[Place] = SimpleQueue()
+        self._finished: SimpleQueue[Position] = SimpleQueue()
         self._partitions: dict[int, PartitionOffsets] = {}
         self._assignments: dict[int, int] = {}
         self._assigned = 0
         self._to_commit: dict[int, int] = {}
         self._committed_at = self._lag_at = 0.0
         self.is_paused = False
-        """Whether our partitions are paused, because the worker has enough messages."""
+        """True if our partitions are paused, because the worker has enough messages."""
         self._full_since: float | None = None
         self._trouble: str | None = None
         self._stop = threading.Event()
@@ -90,7 +128,7 @@ class TopicConsumer:
         self._stop.set()
         self._thread.join()
 
-    def finish(self, places: Sequence[Place]) -> None:
+    def finish(self, places: Sequence[Position]) -> None:
         """Note that these messages are done with."""
         for place in places:
             self._finished.put(place)
@@ -103,7 +141,7 @@ class TopicConsumer:
                 self._consume()
             except Exception as error:
                 reason = reason_of(error) if isinstance(error, KafkaException) else repr(error)
-                log.exception("a Kafka consumer failed; it is started again", topic=self.topic, reason=reason)
+                log.exception("kafka_consumer_failed", topic=self.topic, reason=reason)
                 self._stop.wait(START_AGAIN_AFTER)
 
     def _consume(self) -> None:
@@ -133,7 +171,7 @@ class TopicConsumer:
         return sum(map(len, self._partitions.values()))
 
     def _take(self, messages: Sequence[Message]) -> None:
-        taken: list[tuple[Place, Message]] = []
+        taken: list[tuple[Position, Message]] = []
         for message in messages:
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is not None:
@@ -141,14 +179,14 @@ class TopicConsumer:
                     self._report(str(error.str()))
             elif partition in self._partitions and partition is not None and offset is not None:
                 self._partitions[partition].take(offset)
-                taken.append((Place(partition, offset, self._assignments[partition]), message))
+                taken.append((Position(partition, offset, self._assignments[partition]), message))
         if taken:
             self._report(None)
             self._arrived(taken)
 
     def _settle_up(self, wait: float = 0.0) -> None:
-        """Note what is done with; wait for the first so many seconds. A message of an earlier assignment is another
-        consumer's by now."""
+        """Note finished messages; wait for the first one up to `wait` seconds. A message of an earlier assignment
+        belongs to another consumer."""
         with contextlib.suppress(Empty):
             while True:
                 place = self._finished.get(timeout=wait) if wait else self._finished.get_nowait()
@@ -206,7 +244,7 @@ class TopicConsumer:
             self._assignments[each.partition] = self._assigned
         self.is_paused = True  # a partition that was paused when we had it before still is: resume all of them
         self._lag_at = 0.0
-        log.info("partitions assigned", topic=self.topic, partitions=[each.partition for each in partitions])
+        log.info("kafka_partitions_assigned", topic=self.topic, partitions=[each.partition for each in partitions])
 
     def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._settle_up()
@@ -228,7 +266,24 @@ class TopicConsumer:
     def _report(self, trouble: str | None) -> None:
         """Log the first of many failures, and the first success after them."""
         if trouble is not None and self._trouble is None:
-            log.warning("Kafka does not answer; tasks wait up to a minute", topic=self.topic, error=trouble)
+            log.warning("kafka_unreachable", topic=self.topic, error=trouble)
         elif trouble is None and self._trouble is not None:
-            log.info("Kafka answers again", topic=self.topic)
+            log.info("kafka_reachable", topic=self.topic)
         self._trouble = trouble
+
+
+# Reads the number of a task from a message of the Kafka sink. Pure.
+
+
+def task_of(message: Message, source: str) -> int | None:
+    """Return the task that a message names; None if it is not one of ours. `source`: the name under which our ledger
+    publishes, since another ledger's numbers mean other tasks."""
+    headers = dict(message.headers() or ())
+    named = headers.get(SOURCE)
+    if (named.decode(errors="replace") if isinstance(named, bytes) else named) != source:
+        return None
+    try:
+        numbers = task_numbers(UUID(orjson.loads(message.value() or b"")["task_id"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return None if numbers is None else numbers[1]

@@ -5,15 +5,25 @@ Lives on the worker's event loop; the consumer calls it from its thread through 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 from confluent_kafka import Consumer, Message
 
-from forager.engine.claims import Claims
-from forager.kit.publication import Stage
-from forager.runners.kafka.consumer import Place, TopicConsumer
-from forager.runners.kafka.messages import task_of
+from forager.app.application import App
+from forager.core.errors import FieldError, Rejected, Transient
+from forager.engine.work.worker import Claims
+from forager.runners.kafka.consumer import Position, TopicConsumer, task_of
+from forager.sdk.delivery import Publication, PublishedStage
+from forager.sinks.kafka.settings import KafkaSettings
+from forager.sinks.kafka.wiring import cluster_of
+
+if TYPE_CHECKING:
+    from forager.sinks.kafka.cluster import KafkaCluster
+
 
 log = structlog.get_logger("forager.kafka")
 
@@ -23,7 +33,7 @@ class StageFeed:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: PublishedStage,
         connect: Callable[[], Consumer],
         claims: Claims,
         *,
@@ -37,8 +47,8 @@ class StageFeed:
         self._claims = claims
         self._source = source
         self._loop = asyncio.get_running_loop()
-        self._places: dict[int, list[Place]] = {}
-        """By task: its messages. Usually one; a repeated message is a second."""
+        self._places: dict[int, list[Position]] = {}
+        """Messages by task. Usually one; a repeated message is a second."""
         self._is_puzzled = False
         self.consumer = TopicConsumer(
             prefix + stage.topic,
@@ -58,7 +68,7 @@ class StageFeed:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *given)
 
-    def _arrived(self, batch: Sequence[tuple[Place, Message]]) -> None:
+    def _arrived(self, batch: Sequence[tuple[Position, Message]]) -> None:
         new: list[int] = []
         for place, message in batch:
             task = task_of(message, self._source)
@@ -72,12 +82,12 @@ class StageFeed:
         if new:
             self._claims.add(self.stage.lane, new)
 
-    def _skip(self, place: Place, message: Message) -> None:
+    def _skip(self, place: Position, message: Message) -> None:
         self.consumer.finish([place])
         if not self._is_puzzled:
             self._is_puzzled = True
             log.warning(
-                "a message names no task of this ledger and is skipped; further ones are skipped without a word",
+                "kafka_message_skipped",
                 topic=message.topic(),
                 offset=place.offset,
                 partition=place.partition,
@@ -85,9 +95,84 @@ class StageFeed:
 
     def _revoked(self, assignments: Collection[int]) -> None:
         """Claim none of the tasks whose messages another consumer gets now. Those that run here go on."""
-        gone: defaultdict[int, list[Place]] = defaultdict(list)
+        gone: defaultdict[int, list[Position]] = defaultdict(list)
         for task, places in self._places.items():
             if all(place.assignment in assignments for place in places):
                 gone[task] = places
         for task in self._claims.forget(gone.keys()):
             del self._places[task]
+
+
+# Lets a worker get its tasks from Kafka: one consumer per queue, beside the engine on the lanes of these queues.
+#
+# The engine also leases as always: retries, and tasks whose message was lost, become ready by the ledger's clock.
+
+
+AHEAD = 50
+"""Messages that are taken beyond the places of their lane, so that none of these waits for Kafka."""
+
+
+@asynccontextmanager
+async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[StageFeed]]:
+    """Claim the tasks of these queues' messages while the block runs. Enter it before the engine and leave it after:
+    what ends while the engine drains is committed.
+
+    Raises `Rejected` if brokers or the client library are missing, or a queue has no topic.
+    """
+    settings = app.settings.of(KafkaSettings)
+    stages = [stage_of(app.publications, queue) for queue in dict.fromkeys(queues)]
+    cluster = cluster_of(settings)
+    prefix, claims = settings.kafka_topic_prefix, app.worker.claims
+    if settings.kafka_partitions:
+        topics = [prefix + stage.topic for stage in stages]
+        await make_topics(cluster, topics, settings.kafka_partitions)
+    feeds = [
+        StageFeed(
+            stage,
+            partial(cluster.group_consumer, prefix + stage.queue, settings.kafka_session_seconds),
+            claims,
+            source=settings.kafka_name,
+            prefix=prefix,
+            most=min(app.settings.capacity, app.lane_for(stage.lane).concurrency) + AHEAD,
+            is_stopping=lambda: app.is_stopping,
+        )
+        for stage in stages
+    ]
+
+    def over(tasks: Collection[int]) -> None:
+        for feed in feeds:
+            feed.over(tasks)
+
+    claims.when_over(over)
+    app.worker.serve([stage.queue for stage in stages])
+    app.worker.stats.consumer_lag = lambda: {feed.stage.queue: feed.consumer.lag for feed in feeds}
+    for feed in feeds:
+        feed.consumer.start()
+    try:
+        yield feeds
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(feed.consumer.close) for feed in feeds))
+
+
+async def make_topics(cluster: "KafkaCluster", topics: Sequence[str], partitions: int) -> None:
+    """Create missing topics. If Kafka does not answer, that is logged and the worker starts all the same: its tasks are
+    in the ledger, and the consumer connects when Kafka is back."""
+    log.info("kafka_connecting", brokers=cluster.brokers)
+    try:
+        problems = await asyncio.to_thread(cluster.make_topics, topics, partitions)
+    except Transient as error:
+        problems = [error.message]
+    for problem in problems:
+        log.warning("kafka_topic_not_created", problem=problem)
+
+
+def stage_of(publications: Mapping[str, Publication], queue: str) -> PublishedStage:
+    """Return the stage whose tasks belong to a queue. Raises `Rejected` if no pipeline publishes them."""
+    stages = {stage.queue: stage for each in publications.values() for stage in each.stages}
+    if queue not in stages:
+        raise Rejected(
+            f"No pipeline publishes tasks of the queue {queue!r}. Use one of {', '.join(stages)}, or serve it with"
+            " `forager worker --queue` without --runner kafka.",
+            fields=[FieldError("--queue", f"{queue!r} has no topic")],
+        )
+    return stages[queue]

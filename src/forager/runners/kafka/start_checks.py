@@ -8,7 +8,7 @@ from forager.sinks.kafka.settings import KafkaSettings
 
 NEEDS_POSTGRES = (
     "--runner kafka needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no"
-    " worker could run beside it. Run `forager up` alone: it does the work itself."
+    " second worker could run on it. Run `forager up` alone: it does the work itself."
 )
 NEEDS_BROKERS = "--runner kafka needs brokers: set FORAGER_KAFKA_BROKERS, such as 127.0.0.1:9092."
 NEEDS_MESSAGES = (

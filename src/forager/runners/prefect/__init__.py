@@ -7,14 +7,16 @@ deployments with `python -m forager.runners.prefect`.
 
 import os
 
-os.environ.setdefault("DO_NOT_TRACK", "1")  # read when Prefect is imported: it sends usage data unless told otherwise
+os.environ.setdefault("DO_NOT_TRACK", "1")  # read when Prefect is imported: it sends usage data by default
 
-from forager.runners.prefect.flows import create_scraping_job, process_batch, process_job_batches
-from forager.runners.prefect.tasks import (
+from forager.runners.prefect.flows import (
+    create_scraping_job,
     dequeue_batch_task,
     enqueue_queries_task,
     fetch_serper_place,
     get_running_jobs_task,
+    process_batch,
+    process_job_batches,
     store_places_task,
     update_job_stats_task,
 )

@@ -9,11 +9,11 @@ import asyncio
 import os
 import sys
 
-from forager.config import load_settings
+from forager.app.config import load_settings
 from forager.core.errors import Rejected
-from forager.kit.cli.exit_codes import ExitCode
 from forager.runners.prefect import create_scraping_job, process_job_batches
 from forager.runners.prefect.processor import API_URL, PROCESS
+from forager.sdk.cli.invocation import ExitCode
 
 
 def main() -> int:

@@ -59,8 +59,8 @@ async def turn_to_work(home: Path, *, skip_if_waiting: bool) -> AsyncIterator[bo
 async def start_processor(settings: Settings) -> str:
     """Start a processor that outlives this flow run. Returns what was started.
 
-    A flow run of a deployment starts the deployment `process-batches` beside it, which has the same settings. Any other
-    program starts a process of this machine with its own environment.
+    A flow run of a deployment starts the deployment `process-batches`, which has the same settings. Any other program
+    starts a process of this machine with its own environment.
     """
     if deployment.id is not None and await _deployed():
         run = await arun_deployment(DEPLOYMENT, parameters={"skip_if_waiting": True}, timeout=0, as_subflow=False)

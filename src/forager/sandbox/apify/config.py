@@ -6,24 +6,24 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from forager.core.errors import Rejected
-from forager.sandbox.knobs import Knobs
+from forager.sandbox.config import Knobs
+from forager.sandbox.faults import Trouble
 from forager.sandbox.listings import site
 from forager.sandbox.listings.world import MOST_HOMES, ListingsWorld
-from forager.sandbox.trouble import Trouble
 
 OUTCOMES = ("succeeded", "failed", "aborted", "timed_out", "empty", "placeholder", "stuck")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRule:
-    """How some runs go. What is not named is as usual; `times` None means every time."""
+    """The course of some runs. Fields that are not set keep their usual values; `times` None means every time."""
 
     outcome: str = "succeeded"
     """One of `OUTCOMES`. `empty` succeeds with 0 items, `placeholder` with `{"demo": true}`, `stuck` never ends."""
     search: str | None = None
-    """What the run searches for: a text or a pattern (`Boston*`)."""
+    """The search of the run: a text or a pattern (`Boston*`)."""
     seconds: float | None = None
-    """How long it runs; with `timed_out`, until it does."""
+    """Duration of the run; with `timed_out`, until its time-out."""
     share: float = 1.0
     """Share of its items that it has pushed when it ends."""
     bad_every: int = 0
@@ -52,7 +52,7 @@ class ApifyConfig(Knobs):
     fault_names: ClassVar[frozenset[str]] = frozenset(
         (*Trouble, *site.FAULTS, "http400", "http401", "http402", "http403", "http404")
     )
-    live: ClassVar[frozenset[str]] = Knobs.live | {"rate_per_second", "credit_usd", "site_robots"}
+    live: ClassVar[frozenset[str]] = Knobs.live | {"rate_per_second", "credit_usd", "site_robots", "homes_days_ahead"}
 
     prefix: str = "sandbox-"
     """An API token is this and the name of its user."""
@@ -62,6 +62,9 @@ class ApifyConfig(Knobs):
     moving_share: float = 0.6
     twin_share: float = 0.1
     """These four are as in `ListingsWorld`."""
+    homes_days_ahead: float = 0.0
+    """Days by which the listings are ahead of the clock. Runs keep the clock's time, so that a program whose own time
+    does not move sees the changes of some days between two runs."""
     rent_share: float = 0.5
     """Share of properties whose row has `rent`; the others have it in `rentals` or `models` only."""
     bad_every: int = 0
@@ -72,16 +75,16 @@ class ApifyConfig(Knobs):
     """Base URLs of the two portals in the rows; `{port}` is the port of the listings site."""
     site_robots: str = "User-agent: *\nAllow: /\n"
     gone: tuple[str, ...] = site.GONE
-    """How pages of listings that are gone answer."""
+    """Answers of the pages of listings that are gone."""
 
     queue_seconds: float = 2.0
-    """How long a run is READY, in the world's time."""
+    """Duration of READY, in the world's time."""
     run_seconds: float = 40.0
     """About how long it runs then."""
     runs: tuple[RunRule, ...] = ()
-    """How named runs go; the rest succeed."""
+    """The course of named runs; the rest succeed."""
     settle_seconds: float = 15.0
-    """How long after its end a run's cost is preliminary."""
+    """Time after its end in which a run's cost is preliminary."""
     preliminary_share: float = 0.6
     """The preliminary cost as a share of the final one."""
 
@@ -92,7 +95,7 @@ class ApifyConfig(Knobs):
     least_charge_usd: float = 0.01
     """The smallest `maxTotalChargeUsd` that is accepted."""
     credit_usd: float | None = None
-    """What a user may spend; None never runs out."""
+    """The budget of a user; None never runs out."""
     memory_limit_mb: int = 16_384
     most_runs: int = 25
     too_many_runs_status: int = 402
@@ -109,11 +112,16 @@ class ApifyConfig(Knobs):
         self.check("gone", bool(self.gone) and set(self.gone) <= set(site.GONE), f"some of {', '.join(site.GONE)}")
         self.check("portals", len(self.portals) == 2, "two base URLs")
 
+    @property
+    def homes_ahead(self) -> float:
+        """The same in seconds."""
+        return self.homes_days_ahead * 86_400
+
     def world(self) -> ListingsWorld:
         return ListingsWorld(self.seed, self.homes, self.sizes, self.moving_share, self.twin_share)
 
     def cost(self, items: int) -> float:
-        """What a run with this many charged items costs, in US dollars."""
+        """Return the cost of a run with this number of charged items, in US dollars."""
         pages = max(1, -(-items // 20))
         return self.price_start_usd + self.price_page_usd * pages + self.price_item_usd * max(0, items - 20)
 

@@ -1,6 +1,6 @@
 """Apify's API and the listings site behind its actors, on two ports of this machine.
 
-Both look at one world at one time: what a run finds is what the site shows at the moment of its start.
+Both read one world at one time: a run finds the listings of the site at the moment of its start.
 """
 
 import time
@@ -9,18 +9,16 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from forager.core.errors import Rejected
-from forager.sandbox.apify import errors
+from forager.sandbox.apify import runs as apify_runs
 from forager.sandbox.apify.config import ApifyConfig, RunRule
-from forager.sandbox.apify.methods import Methods
-from forager.sandbox.apify.routes import read_route
-from forager.sandbox.apify.runs import Run
-from forager.sandbox.calls import Call
+from forager.sandbox.apify.methods import ApifyMethods, read_route
+from forager.sandbox.apify.runs import SimulatedRun
+from forager.sandbox.faults import Trouble
+from forager.sandbox.journal import Call
 from forager.sandbox.listings import site
 from forager.sandbox.rate import SlidingWindow
-from forager.sandbox.trouble import Trouble
-from forager.sandbox.upstream import Reply, Upstream
-from forager.sandbox.upstream_admin import AdminRoute
-from forager.sandbox.wire import Request
+from forager.sandbox.upstream import AdminRoute, Reply, Upstream
+from forager.sandbox.wire import WireRequest
 
 _RATE = 60
 _WINDOWS = 10_000
@@ -53,17 +51,17 @@ class ApifySandbox(Upstream[ApifyConfig]):
         return self.hosts["site"].url("")
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SimulatedRun]:
         """Every run that was started and is kept, in that order: the auditor's view."""
         return list(self.methods.runs.values())
 
     def prepare(self) -> None:
         self.world = self.config.world()
-        self.methods = Methods(self.config, self.world, self.time, lambda: self.hosts["site"].port)
+        self.methods = ApifyMethods(self.config, self.world, self.time, lambda: self.hosts["site"].port)
         self._windows: dict[str, SlidingWindow] = {}
 
     def spent(self, tenant: str | None = None) -> float:
-        """What all runs (of a user) cost in the end."""
+        """Return what all runs (of a user) cost in the end."""
         chosen = (run for run in self.runs if tenant in (None, run.tenant))
         return sum(run.final_cost(self.config) for run in chosen)
 
@@ -90,35 +88,36 @@ class ApifySandbox(Upstream[ApifyConfig]):
         made = _API_ERRORS.get(fault)
         return made() if made is not None else None
 
-    def answer(self, host: str, request: Request, call: Call) -> Reply:
+    def answer(self, host: str, request: WireRequest, call: Call) -> Reply:
         reply = self._page(request, call) if host == "site" else self._api(request, call)
         return _with_limit(reply) if host == "api" else reply
 
-    def _page(self, request: Request, call: Call) -> Reply:
+    def _page(self, request: WireRequest, call: Call) -> Reply:
         visit = site.read_path(self.world, request.path)
         call.operation, call.subject = visit.operation, visit.subject
         fault, failed = self.fault_of(call)
         if failed is not None:
             return failed
-        reply = site.answer(self.world, visit, self.time.seconds(), self.config.site_robots, self.config.gone)
+        moment = self.time.seconds() + self.config.homes_ahead
+        reply = site.answer(self.world, visit, moment, self.config.site_robots, self.config.gone)
         return Reply(reply.status, reply.body, reply.kind, reply.headers, fault)
 
-    def _api(self, request: Request, call: Call) -> Reply:
+    def _api(self, request: WireRequest, call: Call) -> Reply:
         asked = read_route(request)
         call.query = asked.shown_query
         if asked.operation == "":
-            return errors.no_page()
+            return apify_runs.no_page()
         tenant, known = self._tenant(asked.token)
         call.tenant, call.operation, call.subject, call.page = tenant, asked.operation, asked.subject, asked.page
         if asked.operation in ("runs.start", "runs.sync"):
             call.subject = asked.search or asked.subject
         if asked.token and not known:
-            return errors.wrong_token()
+            return apify_runs.wrong_token()
         if not asked.token and asked.needs_token:
-            return errors.no_token()
+            return apify_runs.no_token()
         limit = self.config.rate_per_second
         if not self._window(f"{asked.operation} {request.path}").admit(call.at, limit):
-            return errors.too_fast(limit or _RATE)
+            return apify_runs.too_fast(limit or _RATE)
         fault, failed = self.fault_of(call)
         if failed is not None:
             return failed
@@ -161,14 +160,14 @@ def _with_limit(reply: Reply) -> Reply:
 
 _LIMIT = f"X-RateLimit-Limit: {_RATE}\r\n".encode()
 _API_ERRORS: dict[str, Callable[[], Reply]] = {
-    "http400": lambda: errors.invalid_input("Field input.search must be string"),
-    "http401": errors.wrong_token,
-    "http402": errors.no_credit,
-    "http403": errors.not_rented,
-    "http404": errors.no_record,
-    Trouble.HTTP429: lambda: errors.too_fast(_RATE),
-    Trouble.HTTP500: errors.internal,
-    Trouble.HTTP503: errors.unavailable,
+    "http400": lambda: apify_runs.invalid_input("Field input.search must be string"),
+    "http401": apify_runs.wrong_token,
+    "http402": apify_runs.no_credit,
+    "http403": apify_runs.not_rented,
+    "http404": apify_runs.no_record,
+    Trouble.HTTP429: lambda: apify_runs.too_fast(_RATE),
+    Trouble.HTTP500: apify_runs.internal,
+    Trouble.HTTP503: apify_runs.unavailable,
 }
 _SITE_ERRORS: dict[str, Callable[[], Reply | None]] = {
     "http403": lambda: site.trouble("blocked"),

@@ -1,12 +1,14 @@
 """Every setting of the Google Business Profile sandbox. A tenant is one Google user, named by the access token."""
 
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from forager.core.errors import Rejected
-from forager.sandbox.knobs import Knobs
-from forager.sandbox.trouble import Trouble
+from forager.sandbox.config import Knobs
+from forager.sandbox.faults import Trouble
 from forager.sandbox.world import Band
 
 SERVICES = ("accounts", "locations", "reviews")
@@ -15,7 +17,7 @@ MIXED_REVIEWS = (Band(0.1, 0, 0), Band(0.6, 1, 40), Band(0.3, 41, 160))
 
 @dataclass(frozen=True)
 class Tenant:
-    """What one user has, and what is wrong with their access."""
+    """The accounts of one user, and the faults of their access."""
 
     accounts: int = 3
     """Accounts with locations. The first is the user's PERSONAL account, the others are LOCATION_GROUPs."""
@@ -24,9 +26,9 @@ class Tenant:
     locations: int = 20
     """Different locations, spread over the accounts."""
     reviews: tuple[Band, ...] = MIXED_REVIEWS
-    """How many reviews a location has: shares of locations with their range."""
+    """Number of reviews of a location: shares of locations with their range."""
     shared_every: int = 10
-    """Every n-th location of a group is listed under the personal account too; 0: none is."""
+    """Every n-th location of a group is also listed under the personal account; 0: no location."""
     denied_every: int = 0
     """Every n-th location answers 403 for its reviews; 0: none does."""
     gone_every: int = 0
@@ -50,7 +52,7 @@ class Tenant:
         return cls(**values)
 
     def problem(self) -> str | None:
-        """What is wrong with these values; None if nothing is."""
+        """Return the mistake in these values; None if they are valid."""
         if self.accounts < 1 or self.empty_accounts < 0 or self.locations < 0:
             return "at least one account, and counts of at least 0"
         if not self.reviews or abs(sum(band.share for band in self.reviews) - 1) > 1e-6:
@@ -71,10 +73,10 @@ class GoogleConfig(Knobs):
     prefix: str = "sandbox-"
     """An access token is this, the tenant's name, and optionally `.` and a serial number: `sandbox-acme.2`."""
     default: Tenant = field(default_factory=Tenant)
-    """What every tenant has that is not named in `tenants`."""
+    """Settings of every tenant that is not in `tenants`."""
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     token_seconds: float = 3599.0
-    """How long an access token lives after its first use."""
+    """Lifetime of an access token after its first use."""
 
     quota_per_minute: int | None = 300
     """Calls that a project may start in any minute, per service; more get a 429. None counts without refusing; 0 is a
@@ -85,15 +87,15 @@ class GoogleConfig(Knobs):
     review_page: int = 50
     """Page length of reviews when no `pageSize` is sent; Google does not state it."""
     oversized_page: Literal["clamp", "refuse"] = "clamp"
-    """What a `pageSize` above the maximum gets: the maximum, or a 400."""
+    """Answer to a `pageSize` above the maximum: the maximum, or a 400."""
     repeat_share: float = 0.1
     """Share of later pages that begin with the last row of the page before."""
     missing_share: float = 0.02
     """Share of reviews that pages after the first leave out, as the real API does."""
     drift_share: float = 0.0
-    """Share of pages after which a review of that location is edited, deleted or added, before the next is read."""
+    """Share of pages after which a review of the location is edited, deleted or added, before the next is read."""
     extra_fields: bool = False
-    """Whether reviews have the fields that were added in 2026; their exact form is not known."""
+    """True if reviews have the fields that were added in 2026; their exact form is not documented."""
     record_shown: bool = False
     """Keep the name of every review that was in a delivered answer, per tenant, for an auditor."""
     cache_limit: int = 1024
@@ -119,3 +121,84 @@ class GoogleConfig(Knobs):
         if "tenants" in values:
             values["tenants"] = {name: Tenant.from_json(value) for name, value in values["tenants"].items()}
         return super()._decoded(values)
+
+
+# Access tokens: whose they are, when they expire, how they are refreshed. And the tokens of pages.
+
+
+class Caller(NamedTuple):
+    """The sender of a call. `problem` is the reason of a 401; None if the token is good."""
+
+    tenant: str
+    problem: str | None
+
+
+class AccessTokens:
+    """Every token with the prefix is good from its first use until it expires; the rest are unknown."""
+
+    def __init__(self, config: GoogleConfig) -> None:
+        self._config = config
+        self._uses: dict[str, tuple[float, int]] = {}
+        self._expired: set[str] = set()
+        self._serials: dict[str, int] = {}
+
+    def check(self, header: bytes | None, now: float) -> Caller:
+        """Read an `Authorization` header and count the use."""
+        scheme, _, token = (header or b"").decode("latin-1").partition(" ")
+        if not token or scheme.lower() != "bearer":
+            return Caller("", "CREDENTIALS_MISSING")
+        if not token.startswith(self._config.prefix) or len(token) == len(self._config.prefix):
+            return Caller(f"…{token[-4:]}", "ACCESS_TOKEN_TYPE_UNSUPPORTED")
+        tenant = self.tenant_of(token)
+        since, uses = self._uses.get(token, (now, 0))
+        most = self._config.tenant(tenant).expires_after
+        old = now - since > self._config.token_seconds or (most is not None and uses >= most)
+        if old or token in self._expired:
+            return Caller(tenant, "ACCESS_TOKEN_EXPIRED")
+        self._uses[token] = since, uses + 1
+        return Caller(tenant, None)
+
+    def tenant_of(self, token: str) -> str:
+        return token[len(self._config.prefix) :].partition(".")[0]
+
+    def expire(self, token: str) -> None:
+        """Let this access token answer 401 from now on."""
+        self._expired.add(token)
+
+    def refresh(self, refresh_token: str) -> str | None:
+        """Return a new access token for a tenant's refresh token (`1//PREFIXtenant`); None if the text is not one."""
+        begin = f"1//{self._config.prefix}"
+        if not refresh_token.startswith(begin) or refresh_token == begin or refresh_token in self._expired:
+            return None
+        tenant = refresh_token[len(begin) :]
+        serial = self._serials.get(tenant, 1) + 1
+        self._serials[tenant] = serial
+        return f"{self._config.prefix}{tenant}.{serial}"
+
+
+class PagePlace(NamedTuple):
+    """The start of a page: its ordinal number (from 1) and the offset of its first row."""
+
+    page: int
+    offset: int
+
+
+FIRST = PagePlace(1, 0)
+
+
+def page_token(place: PagePlace, listing: str) -> str:
+    """An opaque token. `listing` names what is listed and how: the token is good for nothing else."""
+    return urlsafe_b64encode(f"{place.page}:{place.offset}:{_mark(listing)}".encode()).decode().rstrip("=")
+
+
+def read_page_token(token: str, listing: str) -> PagePlace | None:
+    """The place that a token names; None if it is damaged or belongs to another listing."""
+    try:
+        page, offset, mark = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii").split(":")
+        return PagePlace(int(page), int(offset)) if mark == _mark(listing) else None
+    except ValueError:
+        return None
+
+
+def _mark(listing: str) -> str:
+    return f"{zlib.crc32(listing.encode()):08x}"

@@ -11,20 +11,16 @@ from urllib.parse import parse_qs
 import orjson
 
 from forager.core.errors import Rejected
-from forager.sandbox.calls import Call
-from forager.sandbox.draw import chance
+from forager.sandbox.faults import Trouble
 from forager.sandbox.google import errors
-from forager.sandbox.google.changes import Changes
-from forager.sandbox.google.config import GoogleConfig
-from forager.sandbox.google.methods import Given, Methods
-from forager.sandbox.google.routes import Asked, read_route
-from forager.sandbox.google.tokens import FIRST, AccessTokens, read_page_token
-from forager.sandbox.google.world import EPOCH, GoogleWorld
+from forager.sandbox.google.config import FIRST, AccessTokens, GoogleConfig, read_page_token
+from forager.sandbox.google.methods import GoogleCall, GoogleMethods, GoogleReply, read_route
+from forager.sandbox.google.world import EPOCH, Changes, GoogleWorld
+from forager.sandbox.journal import Call
 from forager.sandbox.rate import SlidingWindow
-from forager.sandbox.trouble import Trouble
-from forager.sandbox.upstream import Reply, Upstream
-from forager.sandbox.upstream_admin import AdminRoute
-from forager.sandbox.wire import Request
+from forager.sandbox.upstream import AdminRoute, Reply, Upstream
+from forager.sandbox.wire import WireRequest
+from forager.sandbox.world import chance
 
 _QUOTA = 300  # what a refused call names as the limit when the sandbox itself has none
 
@@ -67,7 +63,7 @@ class GoogleSandbox(Upstream[GoogleConfig]):
     def prepare(self) -> None:
         self.tokens = AccessTokens(self.config)
         self.changes = Changes()
-        self.methods = Methods(self.config, self.changes, self.time)
+        self.methods = GoogleMethods(self.config, self.changes, self.time)
         self.shown: dict[str, set[str]] = {}
         """With `record_shown`: per tenant, the names of all reviews in good answers, delivered or not."""
         self._worlds: dict[str, GoogleWorld] = {}
@@ -127,7 +123,7 @@ class GoogleSandbox(Upstream[GoogleConfig]):
         }
         return made[fault]() if fault in made else None
 
-    def answer(self, host: str, request: Request, call: Call) -> Reply:
+    def answer(self, host: str, request: WireRequest, call: Call) -> Reply:
         if host == "token":
             return self._token(request, call)
         asked = read_route(host, request.method, request.path, request.query)
@@ -163,7 +159,7 @@ class GoogleSandbox(Upstream[GoogleConfig]):
             return errors.quota_exceeded(host, settings.project, quota or 0, self.config.retry_after)
         return None
 
-    def _after(self, asked: Asked, call: Call, given: Given) -> None:
+    def _after(self, asked: GoogleCall, call: Call, given: GoogleReply) -> None:
         call.items = len(given.names)
         if asked.operation != "reviews.list" or given.reply.status != 200:
             return
@@ -178,7 +174,7 @@ class GoogleSandbox(Upstream[GoogleConfig]):
                 kind, position = (("edit", -1), ("delete", 0), ("add", 0))[int(drawn * 3)]
                 self.change(call.tenant, asked.location, kind, position)
 
-    def _token(self, request: Request, call: Call) -> Reply:
+    def _token(self, request: WireRequest, call: Call) -> Reply:
         call.operation = "token.refresh"
         if (request.method, request.path) != ("POST", "/token"):
             return errors.no_such_page(request.path)

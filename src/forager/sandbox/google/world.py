@@ -1,22 +1,85 @@
 """The accounts, locations and reviews of one Google user, as a pure function of a seed and the tenant's name.
 
-Nothing is stored: a row is recomputed whenever it is asked for. What calls change (edits, deletions, replies) lies
+Nothing is stored: a row is recomputed whenever it is read. What calls change (edits, deletions, replies) lies
 over it in `changes.py`.
 """
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import shake_128
 from struct import Struct
 from typing import Any, NamedTuple
 
-from forager.sandbox.draw import chance, draw
-from forager.sandbox.geography import area_of
-from forager.sandbox.google import words
 from forager.sandbox.google.config import Tenant
+from forager.sandbox.world import area_of, chance, draw
+
+# Invented names, categories and sentences of the Google world. Pure.
+
+
+_FIRST = ("Quarry", "Harbor", "Maple", "Foundry", "Juniper", "Lantern", "Summit", "Orchard", "Mill", "Crescent")
+_SECOND = ("Lofts", "Apartments", "Dental", "Coffee", "Hardware", "Fitness", "Gardens", "Bakery", "Clinic", "Suites")
+_STREETS = ("Tanner St", "N Main St", "Oak Ave", "Mill Rd", "Elm St", "Depot Ln", "Lake Dr", "Orchard Way")
+_CATEGORIES = (
+    ("apartment_building", "Apartment building"),
+    ("dentist", "Dentist"),
+    ("coffee_shop", "Coffee shop"),
+    ("hardware_store", "Hardware store"),
+    ("gym", "Gym"),
+    ("bakery", "Bakery"),
+)
+_COMMENTS = (
+    "Friendly staff and quick answers.",
+    "The elevator was out for a week.",
+    "Clean, quiet, and close to the station. We would come back.",
+    "Waited forty minutes although we had an appointment.",
+    "Great value — five stars from the whole family! 😀",
+    "It is fine.\n\nParking is hard after six, though.",
+    'They said "next week" three times.',
+)
+_ORIGINALS = (("Very good, thank you.", "Muy bueno, gracias."), ("Too loud at night.", "Nachts zu laut."))
+_REPLIES = (
+    "Thank you for your visit!",
+    "We are sorry, and it is fixed now.",
+    "Please call us: we want to put it right.",
+)
+_INITIALS = "ABCDEFGHIJKLMNOPRSTVW"
+
+
+def name_of(drawn: float) -> str:
+    number = int(drawn * len(_FIRST) * len(_SECOND))
+    return f"{_FIRST[number % len(_FIRST)]} {_SECOND[number // len(_FIRST)]}"
+
+
+def street_of(drawn: int) -> str:
+    return _STREETS[drawn % len(_STREETS)]
+
+
+def category_of(drawn: int) -> dict[str, str]:
+    code, shown = _CATEGORIES[drawn % len(_CATEGORIES)]
+    return {"name": f"categories/gcid:{code}", "displayName": shown}
+
+
+def reviewer_of(drawn: int) -> str:
+    """An invented display name: two initials and a number, so that it is not a real person's."""
+    return f"{_INITIALS[drawn % 21]}. {_INITIALS[drawn // 21 % 21]}. {drawn}"
+
+
+def comment_of(drawn: int, location: int, number: int) -> str | None:
+    """The text of a review; None for a rating without one. Foreign texts come with Google's translation."""
+    if drawn % 7 == 0:
+        return None
+    if drawn % 13 == 1:
+        translated, original = _ORIGINALS[drawn // 13 % len(_ORIGINALS)]
+        return f"(Translated by Google) {translated}\n\n(Original)\n{original}"
+    return f"{_COMMENTS[drawn // 7 % len(_COMMENTS)]} ({location}/{number})"
+
+
+def reply_of(drawn: int) -> str:
+    return _REPLIES[drawn // 3 % len(_REPLIES)]
+
 
 EPOCH = datetime(2026, 6, 1, tzinfo=UTC)
 """No review of a fresh world was updated later than this."""
@@ -89,7 +152,7 @@ class GoogleWorld:
         return own
 
     def lists(self, account: int, location: int) -> bool:
-        """Whether this account has this location."""
+        """Return whether this account has this location."""
         if account < self.tenant.accounts and location % self.tenant.accounts == account:
             return True
         return account == 0 and self._shared(location)
@@ -97,7 +160,7 @@ class GoogleWorld:
     def account(self, number: int) -> dict[str, Any]:
         whole = {
             "name": f"accounts/{self.account_id(number)}",
-            "accountName": f"{words.name_of(chance(self.seed, self.name, 'account', number))} {number}",
+            "accountName": f"{name_of(chance(self.seed, self.name, 'account', number))} {number}",
             "type": "LOCATION_GROUP",
             "role": "PRIMARY_OWNER" if number % 3 else "MANAGER",
             "verificationState": "UNVERIFIED",
@@ -118,9 +181,9 @@ class GoogleWorld:
         whole: dict[str, Any] = {
             "name": f"locations/{self.location_id(number)}",
             "languageCode": "en",
-            "title": f"{words.name_of(drawn[2] / 256)} {area.city} {number}",
+            "title": f"{name_of(drawn[2] / 256)} {area.city} {number}",
             "phoneNumbers": {"primaryPhone": f"({area.phone_area}) 555-{drawn[3] * 39:04}"},
-            "categories": {"primaryCategory": words.category_of(drawn[4])},
+            "categories": {"primaryCategory": category_of(drawn[4])},
             "openInfo": {"status": "CLOSED_TEMPORARILY" if drawn[5] < 6 else "OPEN", "canReopen": True},
             "metadata": {
                 "placeId": f"ChIJ{key}",
@@ -138,7 +201,7 @@ class GoogleWorld:
                 "postalCode": zip_code,
                 "administrativeArea": area.state,
                 "locality": area.city,
-                "addressLines": [f"{drawn[7] * 7 + 1} {words.street_of(drawn[0])}"],
+                "addressLines": [f"{drawn[7] * 7 + 1} {street_of(drawn[0])}"],
             }
         if drawn[7] % 5:
             whole["websiteUri"] = f"https://{key.lower().replace('_', 'x')}.example/"
@@ -147,7 +210,7 @@ class GoogleWorld:
         return whole
 
     def review_count(self, location: int) -> int:
-        """How many reviews the location has, before anything was added or deleted."""
+        """Return how many reviews the location has, before anything was added or deleted."""
         drawn = draw(self.seed, self.name, "reviews", location, size=8)
         share, size = int.from_bytes(drawn[:4], "big") / 2**32, int.from_bytes(drawn[4:], "big")
         band = self.tenant.reviews[-1]
@@ -170,11 +233,11 @@ class GoogleWorld:
         return known
 
     def updated(self, location: int, number: int, facts: Facts) -> datetime:
-        """When the review was last updated: the later, the lower its number."""
+        """Return when the review was last updated: the later, the lower its number."""
         return EPOCH - timedelta(minutes=number * 700 + facts.age % 700 + location % 60, milliseconds=facts.age % 1000)
 
     def missed(self, location: int, number: int, share: float) -> bool:
-        """Whether pages after the first leave this review out."""
+        """Return whether pages after the first leave this review out."""
         return share > 0 and chance(self.seed, self.name, "missed", location, number) < share
 
     def expected(self, first_page: int = 50, missing_share: float = 0.0) -> Iterator[ReviewName]:
@@ -208,3 +271,61 @@ def review_id(facts: Facts) -> str:
 
 def _nth(number: int, every: int) -> bool:
     return bool(every) and number % every == every - 1
+
+
+# Changes of reviews while they are read: edits, deletions, new ones, replies, as a layer over the seeded world.
+#
+# Memory is needed only for locations that changed.
+
+
+@dataclass(slots=True)
+class LocationChanges:
+    """The changes of one location. Numbers of added reviews are negative."""
+
+    moved: list[int] = field(default_factory=list)
+    """Added and edited reviews, the latest last: in the order of `updateTime` they come first, in reverse."""
+    times: dict[int, datetime] = field(default_factory=dict)
+    edits: dict[int, int] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    added: int = 0
+    replies: dict[int, tuple[str, datetime] | None] = field(default_factory=dict)
+
+    def order(self, count: int) -> list[int]:
+        """The numbers of all living reviews, the last updated first."""
+        top = set(self.moved)
+        rest = [number for number in range(count) if number not in self.deleted and number not in top]
+        return [*reversed(self.moved), *rest]
+
+    def add(self, now: datetime) -> int:
+        self.added += 1
+        self.times[-self.added] = now
+        self.moved.append(-self.added)
+        return -self.added
+
+    def edit(self, number: int, now: datetime) -> None:
+        """Change a review's text and stars; it moves to the top."""
+        if number in self.moved:
+            self.moved.remove(number)
+        self.moved.append(number)
+        self.times[number] = now
+        self.edits[number] = self.edits.get(number, 0) + 1
+
+    def delete(self, number: int) -> None:
+        self.deleted.add(number)
+        if number in self.moved:
+            self.moved.remove(number)
+
+
+@dataclass
+class Changes:
+    """The changes of all locations, by tenant and location."""
+
+    _of: dict[tuple[str, int], LocationChanges] = field(default_factory=dict)
+
+    def get(self, tenant: str, location: int) -> LocationChanges | None:
+        """The changes of a location; None if it is as it was made."""
+        return self._of.get((tenant, location))
+
+    def of(self, tenant: str, location: int) -> LocationChanges:
+        """The changes of a location that is about to change."""
+        return self._of.setdefault((tenant, location), LocationChanges())

@@ -1,7 +1,6 @@
 """Apartments for rent over time: the world, the rows that actors make of it, and the site that the pages lie on."""
 
-from forager.sandbox.listings.homes import Home, home_of
-from forager.sandbox.listings.timeline import Span, Timeline
-from forager.sandbox.listings.world import Listing, ListingsWorld, Market
+from forager.sandbox.listings.homes import SimulatedHome, home_of
+from forager.sandbox.listings.world import ListingsWorld, SimulatedListing, SimulatedMarket, Span, Timeline
 
-__all__ = ["Home", "Listing", "ListingsWorld", "Market", "Span", "Timeline", "home_of"]
+__all__ = ["ListingsWorld", "SimulatedHome", "SimulatedListing", "SimulatedMarket", "Span", "Timeline", "home_of"]

@@ -1,54 +1,58 @@
-"""The web site that the listings lie on: live pages, and every way in which a page says that it is not one. Pure.
+"""The web site of the listings: live pages, and every form of a page of a listing that is gone. Pure.
 
 `/<slug>/<id>/`       a listing of the first portal
 `/rentals/<id>`       a listing of the second portal
 `/<city>-<st>/`       a search page
-`/login`              where a log-in wall redirects to
+`/login`              target of a login wall's redirect
 """
 
 import re
 from html import escape
 from typing import NamedTuple
 
-from forager.sandbox.draw import chance
-from forager.sandbox.listings.homes import Home, home_of
-from forager.sandbox.listings.world import Listing, ListingsWorld, Market
-from forager.sandbox.site_pages import TEXT
+from forager.sandbox.listings.homes import SimulatedHome, home_of
+from forager.sandbox.listings.world import ListingsWorld, SimulatedListing, SimulatedMarket
+from forager.sandbox.scrape_pages import TEXT
 from forager.sandbox.upstream import Reply
 from forager.sandbox.wire import HTML
+from forager.sandbox.world import chance
 
 FAULTS = ("captcha", "captcha_200", "blocked", "parked", "login_wall", "login_redirect")
-"""Answers that say nothing about the listing."""
+"""Answers without evidence about the listing."""
 GONE = ("404", "410", "phrase", "search")
-"""How a listing that is gone answers: two statuses, a sentence on the page, a redirect to the search page."""
+"""Answers for a listing that is gone: two statuses, a sentence on the page, a redirect to the search page."""
 PHRASE = "This property is no longer available"
 _PAGE = re.compile(r"/(?:rentals/([0-9a-z]{7})|(?:[a-z0-9-]+)/([0-9a-z]{7}))/?")
 _SEARCH = re.compile(r"/([a-z-]+)-([a-z]{2})/?")
 
 
-class Visit(NamedTuple):
-    """What a path of the site asks for; `listing` is None for another page or an id that cannot exist."""
+class ListingVisit(NamedTuple):
+    """The page of a path; without `listing` for another page or an impossible id."""
 
     operation: str
     subject: str
-    listing: Listing | None = None
+    listing: SimulatedListing | None = None
 
 
-def read_path(world: ListingsWorld, path: str) -> Visit:
-    """Which page a path names."""
+def read_path(world: ListingsWorld, path: str) -> ListingVisit:
+    """Return which page a path names."""
     match = _PAGE.fullmatch(path)
     if match is not None:
         listing_id = match[1] or match[2]
-        return Visit("page.get", listing_id, world.listing(listing_id))
-    return Visit("search.get" if _SEARCH.fullmatch(path) else "site.get", path)
+        return ListingVisit("page.get", listing_id, world.listing(listing_id))
+    return ListingVisit("search.get" if _SEARCH.fullmatch(path) else "site.get", path)
 
 
-def answer(world: ListingsWorld, visit: Visit, moment: float, robots: str, gone: tuple[str, ...] = GONE) -> Reply:
+def answer(
+    world: ListingsWorld, visit: ListingVisit, moment: float, robots: str, gone: tuple[str, ...] = GONE
+) -> Reply:
     """The page at this moment. A listing that is gone answers in one of the ways of `gone`, always in the same."""
     if visit.operation == "page.get":
         if visit.listing is None:
             return page("Not found", "<h1>Page not found</h1>", 404)
-        market = Market(visit.listing.market, "Townsend", "IL")  # an id does not say the name of its market
+        market = SimulatedMarket(
+            visit.listing.market, "Townsend", "IL"
+        )  # an id does not contain the name of its market
         home = home_of(world, market, visit.listing, moment)
         if world.listed(visit.listing, moment):
             return _live(home)
@@ -74,7 +78,7 @@ def page(title: str, body: str, status: int = 200) -> Reply:
     return Reply(status, text.encode(), HTML)
 
 
-def _live(home: Home) -> Reply:
+def _live(home: SimulatedHome) -> Reply:
     # A live page may carry the sentence of a gone one in a script: only the page's own text is evidence.
     messages = f'<script>var messages = {{"gone": "{PHRASE}"}};</script>' if home.built % 3 == 0 else ""
     rows = "".join(
@@ -91,7 +95,7 @@ def _live(home: Home) -> Reply:
     )
 
 
-def _gone(kind: str, home: Home) -> Reply:
+def _gone(kind: str, home: SimulatedHome) -> Reply:
     if kind == "phrase":
         text = f"<h1>{escape(home.title)}</h1><p class='notice'>{PHRASE}.</p><p>See similar rentals nearby.</p>"
         return page(f"{home.title} - Apartments", text)

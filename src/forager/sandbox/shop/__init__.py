@@ -1,7 +1,6 @@
 """A shop, simulated: from ten to a million product pages in several markups, whose prices and stock change."""
 
-from forager.sandbox.shop.config import LAYOUTS, ShopConfig
-from forager.sandbox.shop.products import Product, Shelf
+from forager.sandbox.shop.products import LAYOUTS, Shelf, ShopConfig, SimulatedProduct
 from forager.sandbox.shop.server import ShopSandbox
 
-__all__ = ["LAYOUTS", "Product", "Shelf", "ShopConfig", "ShopSandbox"]
+__all__ = ["LAYOUTS", "Shelf", "ShopConfig", "ShopSandbox", "SimulatedProduct"]

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
-from forager.sandbox.shop.config import ShopConfig
-from forager.sandbox.shop.products import Shelf, asin_of
-from forager.sandbox.shop.shown import category_name
+from forager.sandbox.shop.layouts import category_name
+from forager.sandbox.shop.products import Shelf, ShopConfig, asin_of
 
 _TRACKING = ("utm_source=grid&utm_medium=shop", "ref=cat_{}", "gclid=x{}", "fbclid=y{}&utm_campaign=spring")
 _XML = "<?xml version='1.0' encoding='UTF-8'?>"
@@ -16,7 +15,7 @@ _NAMESPACE = "xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'"
 _KEPT = 8
 
 
-class Link(NamedTuple):
+class ShopLink(NamedTuple):
     address: str
     text: str
 
@@ -37,11 +36,11 @@ class Catalogue:
     def category_path(self, number: int) -> str:
         return f"/c/{number}-{category_name(number).lower().replace(' & ', '-').replace(' ', '-')}"
 
-    def links(self, host: str = "") -> list[Link]:
+    def links(self, host: str = "") -> list[ShopLink]:
         """The categories, then some products: the navigation of every page."""
-        departments = [Link(self.category_path(n), category_name(n)) for n in range(self._config.categories)]
+        departments = [ShopLink(self.category_path(n), category_name(n)) for n in range(self._config.categories)]
         numbers = range(1, min(self._config.pages, 40) + 1)
-        products = [Link(self.path(n, self._shelf.layout(n, host)), f"Item {n}") for n in numbers]
+        products = [ShopLink(self.path(n, self._shelf.layout(n, host)), f"Item {n}") for n in numbers]
         return departments + products
 
     def home(self) -> str:

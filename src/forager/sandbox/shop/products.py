@@ -3,11 +3,95 @@
 `Product` is what is true: a test compares it with what was read from the page.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from forager.sandbox.shop.config import CURRENCIES, LAYOUTS, ShopConfig
+from forager.sandbox.config import Knobs
+from forager.sandbox.faults import Trouble
+
+# Every setting of the shop sandbox.
+
+
+LAYOUTS = ("jsonld", "microdata", "opengraph", "plain", "amazon", "atelier", "depot")
+"""Markup of a product page; `docs/sandbox.md` describes each."""
+CURRENCIES = {"USD": ("${}", ",", "."), "GBP": ("£{}", ",", "."), "EUR": ("{} €", ".", ",")}
+"""Form of a price: the text around it, the separator of thousands and that of decimals."""
+Validators = Literal["good", "weak", "none", "stuck", "fickle"]
+Sitemap = Literal["index", "flat", "none", "broken"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShopConfig(Knobs):
+    name: ClassVar[str] = "shop"
+    fault_names: ClassVar[frozenset[str]] = frozenset((*Trouble, "http403", "http404", "http410", "captcha"))
+    live: ClassVar[frozenset[str]] = Knobs.live | {"rate_limit", "retry_after", "crawl_delay", "validators"}
+
+    log_limit: int = 200_000
+    pages: int = 1000
+    """Products, numbered from 1. Each has one page."""
+    page_bytes: int = 20_000
+    """Size of a product page; a page with more content is bigger."""
+    layout: str = "jsonld"
+    """One of `LAYOUTS`, or `mixed`: by product."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """Another layout for some host names: one port can be several shops."""
+    currency: str = "USD"
+    categories: int = 12
+    per_page: int = 24
+    """Products on a category page."""
+    images: int = 3
+
+    change_days: tuple[float, float] = (1.0, 10.0)
+    """Least and greatest number of changes of a product; 0 to 0: never."""
+    price_share: float = 0.6
+    """Share of these changes that move the price; others move the stock, or nothing that a reader sees."""
+    gone_share: float = 0.0
+    """Share of products that end within `gone_days` after the start: 404, 410 or a soft 404."""
+    gone_days: float = 30.0
+    gone: tuple[str, ...] = ("404", "410", "soft")
+
+    validators: Validators = "good"
+    """ETag and Last-Modified: right, weak, absent, `stuck` (304 for ever), or `fickle` (another one every time)."""
+    sitemap: Sitemap = "index"
+    """An index of gzip files, one plain file, none (and no line in robots.txt), or one whose XML is broken."""
+    sitemap_urls: int = 10_000
+    old_share: float = 0.0
+    """Share of products that the sitemap lists under an old address, which redirects."""
+    tracking_share: float = 0.2
+    """Share of links to products that carry tracking parameters: the same page under another address."""
+    endless_pages: bool = False
+    """True if a category page beyond the last shows the last one again instead of a 404."""
+    broken_share: float = 0.0
+    """Share of product pages with broken or hostile markup."""
+    crawl_delay: float | None = None
+    rate_limit: int | None = None
+    """Most requests per host name in any second; more get a 429."""
+    retry_after: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_shares_of_one("price_share", "gone_share", "old_share", "tracking_share", "broken_share")
+        for name in ("categories", "per_page", "sitemap_urls"):
+            self.check(name, getattr(self, name) > 0, "at least 1")
+        for name in ("pages", "page_bytes", "images"):
+            self.check(name, getattr(self, name) >= 0, "at least 0")
+        known = {*LAYOUTS, "mixed"}
+        self.check("layout", {self.layout, *self.hosts.values()} <= known, f"one of {', '.join(sorted(known))}")
+        self.check("currency", self.currency in CURRENCIES, f"one of {', '.join(CURRENCIES)}")
+        self.check("validators", self.validators in get_args(Validators), f"one of {', '.join(get_args(Validators))}")
+        self.check("sitemap", self.sitemap in get_args(Sitemap), f"one of {', '.join(get_args(Sitemap))}")
+        self.check("gone", bool(self.gone) and set(self.gone) <= {"404", "410", "soft"}, "some of 404, 410, soft")
+        low, high = self.change_days
+        self.check("change_days", 0 <= low <= high, "two numbers, the lower first")
+
+    def _decoded(self, values: dict[str, Any]) -> dict[str, Any]:
+        for name in ("gone", "change_days"):
+            if name in values:
+                values[name] = tuple(values[name])
+        return super()._decoded(values)
+
 
 DAY = 86_400.0
 IN_STOCK, OUT_OF_STOCK, PREORDER = "in_stock", "out_of_stock", "preorder"
@@ -24,14 +108,14 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class SimulatedProduct:
     """Everything that is true about one product at one moment."""
 
     number: int
     version: int
     """Changes whenever the product may have changed; so do its ETag and Last-Modified."""
     changed: float
-    """When this version began, in seconds since 1970."""
+    """Start of this version, in seconds since 1970."""
     name: str
     slug: str
     brand: str
@@ -75,7 +159,7 @@ class Shelf:
         self.epoch = epoch
         self._seed = f"{config.seed}/shop/".encode()
 
-    def product(self, number: int, moment: float) -> Product:
+    def product(self, number: int, moment: float) -> SimulatedProduct:
         """The product at this moment, also if it is gone by then."""
         config = self._config
         drawn = self._draw(number, b"")
@@ -86,7 +170,7 @@ class Shelf:
         variants: tuple[Variant, ...] = ()
         if drawn[4] % 12 == 0:
             variants = tuple(Variant(f"{size} cm", price + n * 500) for n, size in enumerate((40, 60, 90)))
-        return Product(
+        return SimulatedProduct(
             number, version, changed, f"{made} {kind} {style} {number}", f"{made}-{kind}-{number}".lower(), brand,
             number % config.categories, price, regular, config.currency, availability, drawn[5] % 31 + 20,
             (drawn[6] << 8 | drawn[7]) % 3000, f"SKU-{drawn[8]:02X}{number:07}", gtin_of(number), variants,
@@ -99,11 +183,11 @@ class Shelf:
         return f"{_MADE[drawn[0] % 12]}-{_KIND[drawn[1] % 12]}-{number}".lower()
 
     def changed(self, number: int, moment: float) -> float:
-        """When the product last changed."""
+        """Return when the product last changed."""
         return self._version(self._draw(number, b""), moment)[1]
 
     def end(self, number: int) -> tuple[float, str] | None:
-        """When and how the product ends (`404`, `410`, `soft`); None if it stays."""
+        """Return when and how the product ends (`404`, `410`, `soft`); None if it stays."""
         config = self._config
         if not config.gone_share:
             return None
@@ -114,7 +198,7 @@ class Shelf:
         return self.epoch + after, config.gone[drawn[8] % len(config.gone)]
 
     def gone(self, number: int, moment: float) -> str | None:
-        """How the product is gone at this moment; None if it is there."""
+        """Return how the product is gone at this moment; None if it is there."""
         end = self.end(number)
         return end[1] if end is not None and moment >= end[0] else None
 
@@ -166,7 +250,7 @@ def asin_of(number: int) -> str:
 
 
 def number_of(asin: str) -> int | None:
-    """The product with this ASIN; None if there is none."""
+    """Return the product with this ASIN; None if no product has it."""
     if len(asin) != 10 or not asin.startswith("B0") or not set(asin) <= set(_DIGITS):
         return None
     return int(asin[2:], 36)

@@ -5,30 +5,64 @@ a crawler is measured and not the shop.
 """
 
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import formatdate
+from struct import pack
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
-from forager.sandbox.calls import Call
+from forager.sandbox.faults import Trouble
+from forager.sandbox.journal import Call
 from forager.sandbox.rate import SlidingWindow
+from forager.sandbox.scrape_pages import TEXT
 from forager.sandbox.shop import hostile
-from forager.sandbox.shop.amazon import amazon
 from forager.sandbox.shop.catalogue import Catalogue
-from forager.sandbox.shop.config import ShopConfig
-from forager.sandbox.shop.frame import Frame
-from forager.sandbox.shop.images import png, product_image
-from forager.sandbox.shop.own_layouts import atelier, depot, plain
-from forager.sandbox.shop.products import Product, Shelf, number_of
-from forager.sandbox.shop.shown import category_name, shown
-from forager.sandbox.shop.structured import Parts, jsonld, microdata, opengraph
-from forager.sandbox.site_pages import TEXT
-from forager.sandbox.trouble import Trouble
+from forager.sandbox.shop.layouts import (
+    Frame,
+    Parts,
+    amazon,
+    atelier,
+    category_name,
+    depot,
+    jsonld,
+    microdata,
+    opengraph,
+    plain,
+    shown,
+)
+from forager.sandbox.shop.products import Shelf, ShopConfig, SimulatedProduct, number_of
 from forager.sandbox.upstream import Reply, Upstream
-from forager.sandbox.wire import HTML, Request
+from forager.sandbox.wire import HTML, WireRequest
 
-Layout = Callable[[Product, str, list[str], str], Parts]
+# Pictures of products: small valid PNG files, different for each, some with the same bytes. Pure.
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def png(width: int, height: int, shade: int, tail: int = 0) -> bytes:
+    """A grey picture; `tail` bytes follow its end, which makes it big without being slow to make."""
+    header = pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = (b"\x00" + bytes((shade % 256,)) * width) * height
+    parts = _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows, 1)) + _chunk(b"IEND", b"")
+    return _SIGNATURE + parts + b"\x00" * tail
+
+
+def product_image(number: int, place: int, *, small: bool = False) -> bytes:
+    """The picture of a product. The last-but-one of every seventh product is the same file: a logo."""
+    if place == 2 and number % 7 == 0:
+        return png(80, 60, 200)
+    width, height = 240 + number % 97, 180 + (number * 7 + place) % 61
+    return png(width // 4, height // 4, number + place) if small else png(width, height, number * 3 + place * 50)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return pack(">I", len(data)) + kind + data + pack(">I", zlib.crc32(kind + data))
+
+
+Layout = Callable[[SimulatedProduct, str, list[str], str], Parts]
 _LAYOUTS: dict[str, Layout] = {
     "jsonld": jsonld,
     "microdata": microdata,
@@ -75,11 +109,11 @@ class ShopSandbox(Upstream[ShopConfig]):
         """The canonical address of a product."""
         return self.url(self.catalogue.path(number, self.shelf.layout(number, host)), host)
 
-    def product(self, number: int) -> Product:
+    def product(self, number: int) -> SimulatedProduct:
         return self.shelf.product(number, self.time.seconds())
 
     def shown(self, number: int, host: str = "127.0.0.1") -> dict[str, Any]:
-        """What the page of a product shows now, by field."""
+        """Return what the page of a product shows now, by field."""
         return shown(self.product(number), self.shelf.layout(number, host))
 
     def spoiled(self, number: int) -> str | None:
@@ -106,7 +140,7 @@ class ShopSandbox(Upstream[ShopConfig]):
             return Reply(403, _CAPTCHA, HTML)
         return Reply(status, b"<html><body><h1>%d</h1></body></html>" % status, HTML, self._wait(status))
 
-    def answer(self, host: str, request: Request, call: Call) -> Reply:
+    def answer(self, host: str, request: WireRequest, call: Call) -> Reply:
         name = request.headers.get(b"host", b"").decode("latin-1").rpartition(":")[0]
         call.host = name
         match = _PRODUCT.fullmatch(request.path)
@@ -126,7 +160,7 @@ class ShopSandbox(Upstream[ShopConfig]):
         reply.fault = fault
         return reply
 
-    def _product(self, number: int, host: str, request: Request) -> Reply:
+    def _product(self, number: int, host: str, request: WireRequest) -> Reply:
         if not 1 <= number <= self.config.pages:
             return self._page("Not found", "<h1>Page not found</h1>", host, 404)
         moment = self.time.seconds()
@@ -145,7 +179,7 @@ class ShopSandbox(Upstream[ShopConfig]):
             return Reply(304, b"", _UTF8, headers)
         return Reply(200, self._render(product, layout, path, host), _UTF8, headers)
 
-    def _render(self, product: Product, layout: str, path: str, host: str) -> bytes:
+    def _render(self, product: SimulatedProduct, layout: str, path: str, host: str) -> bytes:
         base = f"http://{host}:{self.port}"
         images = [f"{base}/img/{product.number}-{n}.png" for n in range(1, self.config.images + 1)]
         head, body = _LAYOUTS[layout](product, base + path, images, category_name(product.category))
@@ -153,8 +187,8 @@ class ShopSandbox(Upstream[ShopConfig]):
         kind = self.spoiled(product.number) if self.config.broken_share else None
         return page if kind is None else hostile.spoil(kind, page, product)
 
-    def _validators(self, product: Product, headers: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
-        """(header lines, whether the client's copy is said to be current)."""
+    def _validators(self, product: SimulatedProduct, headers: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
+        """(header lines, whether the client's copy is reported as current)."""
         mode = self.config.validators
         if mode == "none":
             return b"", False
@@ -172,7 +206,7 @@ class ShopSandbox(Upstream[ShopConfig]):
             return lines, tag.removeprefix(b"W/") == headers[b"if-none-match"].removeprefix(b"W/")
         return lines, headers.get(b"if-modified-since") == date
 
-    def _other(self, request: Request, host: str, call: Call) -> Reply:
+    def _other(self, request: WireRequest, host: str, call: Call) -> Reply:
         path, moment, base = request.path, self.time.seconds(), f"http://{host}:{self.port}"
         if path == "/":
             return self._page("Shop", self.catalogue.home(), host)
@@ -232,7 +266,7 @@ class ShopSandbox(Upstream[ShopConfig]):
         return Reply(404, b"<html>404</html>", HTML)
 
     def _soft(self, number: int, host: str) -> Reply:
-        """A page that says 200 and shows other products, with their prices."""
+        """A page with status 200 that shows other products, with their prices."""
         others = [self.product(n) for n in (number % self.config.pages + 1, (number + 1) % self.config.pages + 1)]
         rows = "".join(f"<li>{other.name} <b class='price'>{other.money(other.cents)}</b></li>" for other in others)
         body = f"<h1>Sorry, this product is no longer available</h1><p>You may also like:</p><ul>{rows}</ul>"

@@ -3,14 +3,38 @@
 A row is never made from a change: a replay of old changes then writes the present state, or nothing.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from forager.core.database import Database, Row
 from forager.core.record import Record
-from forager.kit.mirror import Mirror, MirrorTable
-from forager.kit.queries import at, columns_of, last_change
-from forager.sinks.bigquery.record_table import record_table
+from forager.sdk.delivery import CHANGE_ID, Mirror, MirrorColumn, MirrorTable, column_type
+from forager.sdk.queries import at, columns_of, last_change
+
+# The table of a record kind that no pipeline declares a table for: made from the record's class. Pure.
+
+
+KEPT = (
+    MirrorColumn("version", "INT64"),
+    MirrorColumn("first_seen_at", "TIMESTAMP"),
+    MirrorColumn("gone_at", "TIMESTAMP"),
+    CHANGE_ID,
+)
+"""Columns of every such table after the fields of the record."""
+
+
+def record_table(record: type[Record]) -> MirrorTable:
+    """Return the table of a record class: its fields (quiet ones left out, because they change without a change), then
+    the columns of `KEPT`. A record of job scope has `job_id` before them."""
+    fields = tuple(
+        MirrorColumn(name, column_type(record, name)) for name in columns_of(record) if name not in record.quiet
+    )
+    key: tuple[str, ...] = (record.key_field,)
+    if record.scope == "job":
+        fields, key = (MirrorColumn("job_id", "STRING"), *fields), ("job_id", record.key_field)
+    return MirrorTable(record.table, record.table, (*fields, *KEPT), key)
+
 
 PAGE = 2_000
 TASKS_TOGETHER = 50_000
@@ -25,13 +49,13 @@ class LedgerRows:
     def __init__(self, database: Database, mirrors: Mapping[str, Mirror], records: Iterable[type[Record]]) -> None:
         self._db = database
         self.mirrors = mirrors
-        """By pipeline: the tables of its jobs and tasks."""
+        """The tables of jobs and tasks, by pipeline."""
         self.records = {record.kind: record for record in records}
         declared = {kind: table for mirror in mirrors.values() for kind, table in mirror.records.items()}
         self.declared = declared
-        """By kind of record: the tables that pipelines declare."""
+        """The tables that pipelines declare, by kind of record."""
         self.tables = {kind: declared.get(kind) or record_table(record) for kind, record in self.records.items()}
-        """By kind of record: its table."""
+        """The table of each kind of record."""
 
     async def last_change(self) -> int:
         """Return the number of the newest change. What is read after this is at least as new."""
@@ -47,7 +71,7 @@ class LedgerRows:
         return found
 
     async def groups(self, jobs: Iterable[str]) -> list[set[str]]:
-        """Divide jobs into groups of at most so many tasks together, or of one job that has more."""
+        """Divide jobs into groups with at most this number of tasks; a job with more is a group of its own."""
         groups: list[set[str]] = []
         room = 0
         for chunk in _chunks(sorted(jobs)):
@@ -127,3 +151,68 @@ def _shown(record: type[Record], name: str, stored: Any) -> Any:
 
 def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
     return (values[start : start + PAGE] for start in range(0, len(values), PAGE))
+
+
+# The SQL that the warehouse runs. Pure. Names are those of record classes and mirrors, quoted; values are parameters,
+# but for job ids, which are UUIDs.
+
+
+MOST_CONSTANTS = 10_000
+"""Jobs that a statement names. Its text may have a megabyte; without the names, it reads the whole table."""
+REMOVED = "is_removed"
+"""A column of staging tables only: the row of this key is to be deleted."""
+
+
+def type_of(column: MirrorColumn) -> str:
+    """Return the type of a column, as in CREATE TABLE."""
+    if column.type == "STRUCT":
+        return f"STRUCT<{', '.join(f'{quoted(each.name)} {type_of(each)}' for each in column.fields)}>"
+    return column.type
+
+
+def staged_type(column: MirrorColumn) -> str:
+    """Return the type of a column in a staging table. JSON is loaded as text and parsed by MERGE."""
+    return "STRING" if column.type == "JSON" else type_of(column)
+
+
+def widen(where: str, column: MirrorColumn, dataset: str) -> str:
+    """Add a column to a table, unless another process has done so."""
+    name = quoted(f"{dataset}.{where}")
+    return f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {quoted(column.name)} {type_of(column)}"
+
+
+def merge(table: MirrorTable, staging: str, dataset: str, jobs: Collection[str]) -> str:
+    """Merge a staging table. A row is replaced only by one with a greater change number.
+
+    `jobs` are named as constants, so that BigQuery reads only the blocks of these jobs: the cost of a batch grows with
+    the batch, not with the table.
+    """
+    names = [column.name for column in table.columns]
+    values = {
+        column.name: f"PARSE_JSON(s.{quoted(column.name)}, wide_number_mode=>'round')"
+        if column.type == "JSON"
+        else f"s.{quoted(column.name)}"
+        for column in table.columns
+    }
+    same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in table.key)
+    if table.key[0] == "job_id" and len(jobs) <= MOST_CONSTANTS:
+        same += f" AND t.`job_id` IN ({', '.join(_literal(job) for job in sorted(jobs))})"
+    newer = "WHEN MATCHED AND s.`change_id` > COALESCE(t.`change_id`, 0)"
+    return (
+        f"MERGE {quoted(f'{dataset}.{table.name}')} t USING {quoted(f'{dataset}.{staging}')} s ON {same}"
+        f" {newer} AND s.`{REMOVED}` THEN DELETE"
+        f" {newer} THEN UPDATE SET {', '.join(f'{quoted(name)} = {values[name]}' for name in names)}"
+        f" WHEN NOT MATCHED AND NOT s.`{REMOVED}` THEN"
+        f" INSERT ({', '.join(map(quoted, names))}) VALUES ({', '.join(values.values())})"
+    )
+
+
+def quoted(name: str) -> str:
+    """Quote an identifier. Raises `ValueError` for a name that a quote cannot hold."""
+    if "`" in name or "\\" in name or "\n" in name:
+        raise ValueError(f"{name!r} is not a valid identifier")
+    return f"`{name}`"
+
+
+def _literal(job: str) -> str:
+    return f"'{UUID(job)}'"

@@ -10,10 +10,10 @@ import orjson
 
 from forager.core.errors import NotFound
 from forager.core.record import Record
-from forager.core.restored import LastNumbers, RestoredJob, RestoredRecord, RestoredTask, resolved
 from forager.core.states import JobState, TaskState
-from forager.kit.mirror import Mirror, MirrorTable
-from forager.sinks.bigquery.statements import quoted
+from forager.core.upkeep import LastNumbers, RestoredJob, RestoredRecord, RestoredTask, resolved
+from forager.sdk.delivery import Mirror, MirrorTable
+from forager.sinks.bigquery.ledger_rows import quoted
 from forager.sinks.bigquery.warehouse import Warehouse
 
 Row = Mapping[str, Any]
@@ -21,7 +21,7 @@ _SAME = (
     *("number", "params", "estimate", "reason", "drain", "schedule", "turn", "batch_size", "concurrency", "max_cost"),
     *("created_at", "started_at", "finished_at"),
 )
-"""What the details of a job hold under the names of `RestoredJob`."""
+"""Details of a job that have the names of `RestoredJob`."""
 
 
 class BigQueryMirror:

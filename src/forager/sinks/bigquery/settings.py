@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from forager.kit.setting_types import Location, WebUrl
-from forager.kit.settings import FeatureSettings, SettingsTree, setting
+from forager.sdk.settings import FeatureSettings, Location, SettingsTree, WebUrl, setting
 
 _bigquery = partial(setting, group="BigQuery")
 
@@ -32,7 +31,7 @@ def _region(name: str) -> str:
 
 class BigQuerySettings(FeatureSettings):
     bigquery_project_id: Annotated[str, AfterValidator(_project)] | None = _bigquery(
-        None, "Project of the mirror; without it, there is none.", seed="BIGQUERY_PROJECT_ID"
+        None, "BigQuery project; unset disables the mirror.", seed="BIGQUERY_PROJECT_ID", common=True
     )
     bigquery_dataset: Annotated[str, AfterValidator(_dataset)] = _bigquery(
         "raw_data", "Dataset of the mirror; it is created if it does not exist."
@@ -44,11 +43,12 @@ class BigQuerySettings(FeatureSettings):
         None,
         "File with the service account; without it, the machine's own account.",
         seed="GOOGLE_APPLICATION_CREDENTIALS",
+        common=True,
     )
     bigquery_url: WebUrl | None = _bigquery(
         None, "URL of another BigQuery API, such as an emulator; without credentials, it is used anonymously."
     )
-    bigquery_timeout_seconds: float = _bigquery(120.0, "How long to wait for a load or a statement.", gt=0, le=3_600)
+    bigquery_timeout_seconds: float = _bigquery(120.0, "Time limit of a load or a statement.", gt=0, le=3_600)
 
 
 class BigQueryOptions(BaseModel):

@@ -23,8 +23,8 @@ from google.cloud import bigquery
 from google.oauth2 import service_account
 
 from forager.core.errors import Permanent, Rejected, Transient
-from forager.kit.mirror import MirrorColumn, MirrorTable
-from forager.sinks.bigquery import statements
+from forager.sdk.delivery import MirrorColumn, MirrorTable
+from forager.sinks.bigquery import ledger_rows
 
 STAGING_EXPIRES = timedelta(hours=6)
 MOST_CLUSTERED = 4
@@ -80,10 +80,12 @@ class Warehouse:
             except exceptions.NotFound:
                 raise Rejected(f"There is no table {self.dataset}.{table} in BigQuery.") from None
         there = {field.name.lower(): field.name for field in found.schema}
-        wanted = [f"{statements.quoted(there[name])} AS {statements.quoted(name)}" for name in columns if name in there]
+        wanted = [
+            f"{ledger_rows.quoted(there[name])} AS {ledger_rows.quoted(name)}" for name in columns if name in there
+        ]
         if not wanted:
             raise Rejected(f"{self.dataset}.{table} in BigQuery has none of the columns {', '.join(columns)}.")
-        return self.query(f"SELECT {', '.join(wanted)} FROM {statements.quoted(f'{self.dataset}.{table}')}")
+        return self.query(f"SELECT {', '.join(wanted)} FROM {ledger_rows.quoted(f'{self.dataset}.{table}')}")
 
     def prepare(self, table: MirrorTable) -> None:
         """Create the dataset and the table, or add the columns that the table lacks. Other columns are left alone.
@@ -114,11 +116,11 @@ class Warehouse:
         self.prepare(table)
         staging = f"{STAGING}{table.name}_{uuid.uuid4().hex}"
         schema = [_field(column, staged=True) for column in table.columns]
-        schema.append(bigquery.SchemaField(statements.REMOVED, "BOOL"))
+        schema.append(bigquery.SchemaField(ledger_rows.REMOVED, "BOOL"))
         try:
             with self._errors(a_row_may_be_wrong=True):
                 self._load(staging, schema, rows)
-            self.query(statements.merge(table, staging, self.dataset, jobs))
+            self.query(ledger_rows.merge(table, staging, self.dataset, jobs))
         except (Transient, Permanent):
             self._ready.discard(table.name)  # it may have been deleted or changed: look again before the next batch
             raise
@@ -129,7 +131,7 @@ class Warehouse:
     def known_jobs(self, table: MirrorTable, jobs: Collection[str]) -> set[str]:
         """Return those of these jobs that a table has."""
         self.prepare(table)
-        where = statements.quoted(f"{self.dataset}.{table.name}")
+        where = ledger_rows.quoted(f"{self.dataset}.{table.name}")
         rows = self.query(f"SELECT DISTINCT job_id FROM {where} WHERE job_id IN UNNEST(@jobs)", {"jobs": sorted(jobs)})
         return {row["job_id"] for row in rows}
 
@@ -148,7 +150,7 @@ class Warehouse:
         job.result(retry=_ONCE, timeout=self._timeout)
 
     def _create(self, table: MirrorTable) -> None:
-        try:  # creating what exists is refused to an account that may create tables and no datasets
+        try:  # an account that may create tables but no datasets is refused even if the dataset exists
             self._client.get_dataset(self.dataset, retry=_ONCE, timeout=self._timeout)
         except exceptions.NotFound:
             dataset = bigquery.Dataset(self.dataset)
@@ -170,7 +172,7 @@ class Warehouse:
         for column in table.columns:
             field = there.get(column.name.lower())
             if field is None:
-                self.query(statements.widen(table.name, column, self.dataset))
+                self.query(ledger_rows.widen(table.name, column, self.dataset))
             elif _SAME.get(field.field_type, field.field_type) != column.type:
                 raise Transient(
                     f"{self.dataset}.{table.name}.{column.name} is {field.field_type}, and should be {column.type}. "
@@ -246,7 +248,7 @@ class Warehouse:
 def _field(column: MirrorColumn, *, staged: bool = False) -> bigquery.SchemaField:
     if column.type == "STRUCT":
         return bigquery.SchemaField(column.name, "RECORD", fields=[_field(each) for each in column.fields])
-    return bigquery.SchemaField(column.name, statements.staged_type(column) if staged else column.type)
+    return bigquery.SchemaField(column.name, ledger_rows.staged_type(column) if staged else column.type)
 
 
 def _wider(field: bigquery.SchemaField, column: MirrorColumn) -> bigquery.SchemaField:

@@ -1,4 +1,4 @@
-"""How a BigQuery sink is built from its settings. The client library is an extra, and loaded only for such a sink."""
+"""Builds a BigQuery sink from its settings. The client library is an extra, and loaded only for such a sink."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,8 +7,8 @@ import orjson
 
 from forager.core.errors import Rejected
 from forager.core.sink import Sink, SinkRow
-from forager.kit.service import SinkService
-from forager.kit.settings import SettingsTree
+from forager.sdk.service import SinkService
+from forager.sdk.settings import SettingsTree
 from forager.sinks.bigquery.settings import BigQueryOptions, BigQuerySettings
 
 CREDENTIALS_REMEDY = "Set it to the file of a service account, or unset it to use the machine's own account."

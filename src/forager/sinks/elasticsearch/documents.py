@@ -16,7 +16,7 @@ import orjson
 
 from forager.core.database import Database, Row
 from forager.core.errors import Transient
-from forager.kit.indexed import Indexed, IndexedField
+from forager.sdk.delivery import Indexed, IndexedField
 from forager.sinks.elasticsearch.client import BUSY, Client, Missing
 
 MOST_BYTES = 5 * 1024 * 1024
@@ -30,8 +30,8 @@ CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """One record as it is now; `body` is None if the record is gone from the store."""
+class IndexDocument:
+    """The current state of one record; `body` is None if the record is gone from the store."""
 
     key: str
     version: int
@@ -39,11 +39,11 @@ class Document:
 
 
 @dataclass(slots=True)
-class Written:
-    """What came of a bulk write."""
+class BulkResult:
+    """The result of a bulk write."""
 
     refused: dict[str, str] = field(default_factory=dict)
-    """By key: why the cluster will never take this document."""
+    """Reasons for documents that the cluster will never accept, by key."""
 
 
 class Documents:
@@ -57,8 +57,8 @@ class Documents:
         self._select = f"SELECT {', '.join(columns)} FROM {record.table}"
         self._key = record.key_field
 
-    async def by_keys(self, versions: Mapping[str, int]) -> list[Document]:
-        """The records with these keys as they are now, each with the version that belongs to its key."""
+    async def by_keys(self, versions: Mapping[str, int]) -> list[IndexDocument]:
+        """Return the records with these keys as they are now, each with the version that belongs to its key."""
         keys, documents = list(versions), []
         for start in range(0, len(keys), KEYS_AT_ONCE):
             part = keys[start : start + KEYS_AT_ONCE]
@@ -66,18 +66,18 @@ class Documents:
             found = {str(row[self._key]): row for row in rows}
             for key in part:
                 body = self._body(found[key]) if key in found else None
-                documents.append(Document(key, versions[key], body))
+                documents.append(IndexDocument(key, versions[key], body))
         return documents
 
-    async def between(self, first: int, last: int, version: int) -> list[Document]:
-        """The records with ids above `first`, up to `last`, all with this version."""
+    async def between(self, first: int, last: int, version: int) -> list[IndexDocument]:
+        """Return the records with ids above `first`, up to `last`, all with this version."""
         rows = await self._database.fetch(
             f"{self._select} WHERE id > :first AND id <= :last ORDER BY id", {"first": first, "last": last}
         )
-        return [Document(str(row[self._key]), version, self._body(row)) for row in rows]
+        return [IndexDocument(str(row[self._key]), version, self._body(row)) for row in rows]
 
     async def last(self) -> int:
-        """The highest id of a record; 0 if there is none."""
+        """Return the highest id of a record, or 0."""
         (row,) = await self._database.fetch(f"SELECT coalesce(max(id), 0) AS last FROM {self._indexed.record.table}")
         return int(row["last"])
 
@@ -85,12 +85,14 @@ class Documents:
         return {each.name: _value(each, row[each.column]) for each in self._indexed.fields}
 
 
-async def write(client: Client, target: str, documents: Sequence[Document], *, is_alias: bool = False) -> Written:
-    """Write documents to an index, or through an alias, which must exist. Returns those that were refused for good.
+async def write(
+    client: Client, target: str, documents: Sequence[IndexDocument], *, is_alias: bool = False
+) -> BulkResult:
+    """Write documents to an index, or through an alias, which must exist. Returns those that were permanently refused.
 
     Raises `Missing` if the alias or index is not there, and `Transient` if some documents have to be sent again.
     """
-    written = Written()
+    written = BulkResult()
     query = {"require_alias": "true"} if is_alias else {}
     if is_alias and any(document.body is None for document in documents):
         # For removals a cluster ignores `require_alias`: to a missing alias it would create an index of that name.
@@ -103,11 +105,11 @@ async def write(client: Client, target: str, documents: Sequence[Document], *, i
 
 
 def id_of(key: str) -> str:
-    """The `_id` of a record's document: its key, or a hash of a key that is too long."""
+    """Return the `_id` of a record's document: its key, or a hash of a key that is too long."""
     return key if len(key.encode()) <= LONGEST_ID else hashlib.sha256(key.encode()).hexdigest()
 
 
-def _note(document: Document, result: Mapping[str, Any], written: Written) -> None:
+def _note(document: IndexDocument, result: Mapping[str, Any], written: BulkResult) -> None:
     status, error = int(result["status"]), result.get("error") or {}
     if status < 300 or status == CONFLICT or (status == 404 and document.body is None and not error):
         return
@@ -119,15 +121,15 @@ def _note(document: Document, result: Mapping[str, Any], written: Written) -> No
     written.refused[document.key] = reason
 
 
-def _parts(documents: Sequence[Document]) -> list[tuple[bytes, Sequence[Document]]]:
-    parts: list[tuple[bytes, Sequence[Document]]] = []
+def _parts(documents: Sequence[IndexDocument]) -> list[tuple[bytes, Sequence[IndexDocument]]]:
+    parts: list[tuple[bytes, Sequence[IndexDocument]]] = []
     lines: list[bytes] = []
     start = size = 0
-    for place, document in enumerate(documents):
+    for position, document in enumerate(documents):
         line = _lines(document)
         if lines and size + len(line) > MOST_BYTES:
-            parts.append((b"".join(lines), documents[start:place]))
-            lines, start, size = [], place, 0
+            parts.append((b"".join(lines), documents[start:position]))
+            lines, start, size = [], position, 0
         lines.append(line)
         size += len(line)
     if lines:
@@ -135,7 +137,7 @@ def _parts(documents: Sequence[Document]) -> list[tuple[bytes, Sequence[Document
     return parts
 
 
-def _lines(document: Document) -> bytes:
+def _lines(document: IndexDocument) -> bytes:
     about = {"_id": id_of(document.key), "version": document.version}
     if document.body is None:
         return orjson.dumps({"delete": {**about, "version_type": "external_gte"}}) + b"\n"

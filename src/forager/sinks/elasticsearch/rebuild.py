@@ -1,12 +1,12 @@
 """Builds an index from the records while searches and the sink go on with the one before.
 
-A new index is filled from the records as they are, after noting the end of the log. Then the log is followed from that
-place to its end, the alias moves to the new index in one step, and the log is followed once more: until the alias
-moved, the sink wrote newer changes to the index before. Every document carries the number of a change as its version,
-so the order in which these writes arrive does not matter.
+A new index is filled from the current records, after noting the end of the log. Then the log is followed from that
+position to its end, the alias moves to the new index in one step, and the log is followed again: until the alias moved,
+the sink wrote newer changes to the old index. Every document carries the number of a change as its version, so the
+order in which these writes arrive does not matter.
 
-How far a rebuild has come is a row of the table `search_rebuilds`, so an interrupted one goes on where it was. The row
-also names the process that builds: a second rebuild is refused until the first has ended or has not moved for a while.
+The progress of a rebuild is a row of the table `search_rebuilds`, so an interrupted one continues. The row also names
+the process that builds: a second rebuild is refused until the first has ended or has made no progress for a while.
 """
 
 import contextlib
@@ -18,12 +18,11 @@ import structlog
 
 from forager.core.errors import Conflict, ForagerError
 from forager.core.ledger import Ledger
-from forager.kit.indexed import Indexed
-from forager.kit.queries import last_change
-from forager.sinks.elasticsearch.alias import Alias
-from forager.sinks.elasticsearch.client import Client
-from forager.sinks.elasticsearch.documents import Document, Documents, write
-from forager.sinks.log_place import witness_of
+from forager.sdk.delivery import Indexed
+from forager.sdk.queries import last_change
+from forager.sinks.elasticsearch.client import Alias, Client
+from forager.sinks.elasticsearch.documents import Documents, IndexDocument, write
+from forager.sinks.log_cursor import witness_of
 
 log = structlog.get_logger("forager.sinks")
 
@@ -31,7 +30,7 @@ AT_ONCE = 1_000
 HOLD = 60_000
 """Milliseconds for which a rebuild is held from one step to the next; a step takes far less."""
 BETWEEN = 15_000
-"""Milliseconds for which it is held between two parts, so that the same caller can ask for the next one."""
+"""Milliseconds for which it is held between two parts, so that the same caller can request the next one."""
 _LOCK = 0x736561726368
 """The advisory lock under which the table is created."""
 _TABLE = """
@@ -57,7 +56,7 @@ class _State:
 
 
 class Rebuild:
-    """Rebuilds of one index. Any process may ask for a part; one at a time works."""
+    """Rebuilds of one index. Any process may request a part; one at a time works."""
 
     def __init__(self, client: Client, ledger: Ledger, indexed: Indexed, alias: Alias) -> None:
         self._client = client
@@ -96,8 +95,8 @@ class Rebuild:
     async def complete(self) -> None:
         """Complete a rebuild that was interrupted after the alias had moved.
 
-        What the sink wrote to the index before, until the alias moved, is missing in the new one until the log has been
-        followed once more.
+        Follow the log again: changes that the sink wrote to the old index until the alias moved are missing in the new
+        one.
         """
         await self._create_table()
         rows = await self._database.fetch(
@@ -142,7 +141,7 @@ class Rebuild:
         state.followed = batch[-1].id if len(batch) == AT_ONCE else tail
         await self._hold(state, HOLD)
 
-    async def _write(self, state: _State, documents: Sequence[Document]) -> None:
+    async def _write(self, state: _State, documents: Sequence[IndexDocument]) -> None:
         refused = (await write(self._client, state.target, documents)).refused
         if refused:
             key, reason = next(iter(refused.items()))
@@ -191,8 +190,8 @@ class Rebuild:
             await self._database.write(_TABLE)
 
     async def _ensure_index(self, state: _State) -> None:
-        """Create the index of a rebuild that begins. One of another definition begins anew, and so does one that stood
-        still until changes which it has not seen were pruned."""
+        """Create the index of a rebuild that begins. One with another definition starts again, as does one whose unseen
+        changes were pruned while it made no progress."""
         meta = await self._alias.meta(state.target)
         if meta is not None and meta["definition"] == self._alias.definition:
             state.began = int(meta["began"])

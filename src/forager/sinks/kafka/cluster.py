@@ -29,8 +29,8 @@ WITHOUT_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEAD
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """Where the brokers are, how to sign in, and how long to wait for them."""
+class KafkaCluster:
+    """Addresses of the brokers, login, and time limits."""
 
     brokers: str
     timeout: float = 30.0
@@ -38,7 +38,7 @@ class Cluster:
     """Further settings of every client; they may hold a password."""
 
     def producer(self, transactional_id: str) -> Producer:
-        """An idempotent producer with `acks=all` that writes in transactions."""
+        """Return an idempotent producer with `acks=all` that writes in transactions."""
         milliseconds = round(self.timeout * 1000)
         return Producer(
             self._config(
@@ -70,7 +70,7 @@ class Cluster:
                     "auto.offset.reset": "earliest",
                     "isolation.level": "read_committed",
                     "session.timeout.ms": milliseconds,
-                    "heartbeat.interval.ms": max(100, milliseconds // 20),  # it also tells of rebalances
+                    "heartbeat.interval.ms": max(100, milliseconds // 20),  # heartbeats also announce rebalances
                     "max.poll.interval.ms": max(round(poll_seconds * 1000), milliseconds),
                     "fetch.wait.max.ms": 50,
                     "topic.metadata.refresh.interval.ms": 10_000,  # partitions that are added later
@@ -81,7 +81,7 @@ class Cluster:
         )
 
     def check(self, timeout: float) -> None:
-        """Return if a broker answers within so many seconds. Raises `Transient` otherwise."""
+        """Return when a broker has answered in time. Raises `Transient` otherwise."""
         try:
             AdminClient(self._config({}), logger=_log).list_topics(timeout=timeout)
         except KafkaException as error:
@@ -107,11 +107,11 @@ class Cluster:
         return problems
 
     def read(self, topic: str, newest: int | None = None, ends: Mapping[int, int] | None = None) -> Iterator[Message]:
-        """Every committed message of a topic, or those among the `newest` offsets of each partition, to `ends`, or
-        else to the end that it has now.
+        """Yield every committed message of a topic, or those among the `newest` offsets of each partition, up to `ends`
+        (default: its present end).
 
-        Raises `Transient` if the end is not reached in time. A transaction of another producer that is still open hides
-        what lies behind it; the end is the real one, so that is waited for.
+        Raises `Transient` if the end is not reached in time. An open transaction of another producer hides the messages
+        behind it; the end is the real one, so this waits for that transaction.
         """
         ends = self.ends(topic) if ends is None else ends
         reader = self._consumer("read_committed")
@@ -142,12 +142,12 @@ class Cluster:
                 raise Transient(f"The topic {topic} could not be read to its end within {self.timeout:.0f} s.")
 
     def ends(self, topic: str) -> dict[int, int]:
-        """By partition: the offset behind its last message, also if that is part of an open transaction. Raises
+        """Return, by partition, the offset after its last message, even within an open transaction. Raises
         `Transient` if the topic is not there or the brokers do not answer."""
         seer = self._consumer("read_uncommitted")
         try:
             known = seer.list_topics(topic, timeout=self.timeout).topics[topic]
-            if known.error is not None or not known.partitions:  # never take a topic for empty that is only not known
+            if known.error is not None or not known.partitions:  # a topic without metadata is not an empty topic
                 raise Transient(f"The topic {topic} is not there: {known.error}.")
             return {number: self._end(seer, TopicPartition(topic, number)) for number in known.partitions}
         except KafkaException as error:
@@ -198,7 +198,7 @@ def code_of(error: KafkaException) -> int:
 
 
 def reason_of(error: KafkaException) -> str:
-    """The client's own words."""
+    """Return the client's message."""
     return str(_error(error).str())
 
 

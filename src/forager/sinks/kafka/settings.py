@@ -5,15 +5,14 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from forager.kit.setting_types import Location, Texts
-from forager.kit.settings import FeatureSettings, setting
+from forager.sdk.settings import FeatureSettings, Location, Texts, setting
 
 _kafka = partial(setting, group="Kafka")
 
 
 class KafkaSettings(FeatureSettings):
     kafka_brokers: Texts = _kafka(
-        (), "Brokers to begin with, host:port, separated by commas; without them, nothing is published."
+        (), "Brokers to begin with, host:port, separated by commas; without them, nothing is published.", common=True
     )
     kafka_name: str = _kafka(
         "forager",
@@ -30,12 +29,12 @@ class KafkaSettings(FeatureSettings):
     kafka_session_seconds: float = _kafka(
         45.0, "Time without a heartbeat after which the partitions of a dead worker go to others.", ge=1, le=3_600
     )
-    kafka_timeout_seconds: float = _kafka(30.0, "How long to wait for the brokers.", gt=0, le=600)
+    kafka_timeout_seconds: float = _kafka(30.0, "Time limit of the brokers' answers.", gt=0, le=600)
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = _kafka(
-        "plaintext", "How connections are protected: plaintext, ssl, sasl_plaintext or sasl_ssl."
+        "plaintext", "Protection of connections: plaintext, ssl, sasl_plaintext or sasl_ssl."
     )
     kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = _kafka(
-        "SCRAM-SHA-512", "How to sign in with sasl_*: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."
+        "SCRAM-SHA-512", "Login method of sasl_*: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."
     )
     kafka_username: str | None = _kafka(None, "User to sign in as.")
     kafka_password: SecretStr | None = _kafka(None, "Password of this user.")

@@ -1,7 +1,7 @@
 """The Kafka sink: what pipelines publish, each change once for readers of committed messages.
 
 Messages and the sink's cursor are one Kafka transaction, as in the exactly-once sources of Kafka Connect. The ledger's
-own place in the log moves afterwards and may be behind; changes that come again are recognised by the cursor in Kafka.
+own cursor moves afterwards and may be behind; changes that come again are recognised by the cursor in Kafka.
 """
 
 import asyncio
@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from forager.core.change import Change
+from forager.core.clock import Faults, NoFaults
 from forager.core.errors import StoreError, Transient
-from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Ledger
 from forager.core.sink import Batching
-from forager.kit.publication import Message, Publication
-from forager.sinks.kafka.cluster import Cluster
-from forager.sinks.kafka.cursor import TOPIC, Cursor
-from forager.sinks.kafka.publisher import Publisher
-from forager.sinks.log_place import is_place_of, witness
+from forager.sdk.delivery import Publication, PublishedMessage
+from forager.sinks.kafka.cluster import KafkaCluster
+from forager.sinks.kafka.publisher import TOPIC, Cursor, Publisher
+from forager.sinks.log_cursor import is_cursor_of, witness
 
 log = structlog.get_logger("forager.sinks")
 
@@ -36,7 +35,7 @@ class KafkaSink:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KafkaCluster,
         publications: Mapping[str, Publication],
         ledger: Ledger,
         *,
@@ -50,7 +49,7 @@ class KafkaSink:
         faults: Faults | None = None,
         together: bool = True,
     ) -> None:
-        """`publications` by pipeline; `name`: under which it publishes. `tasks`: their stages are published, too.
+        """`publications` by pipeline; `name`: under which it publishes. `tasks`: their stages are published as well.
         `together`: see `Publisher`.
 
         `again`: a replay writes old changes again, with the same numbers; without it, a replay writes only those that
@@ -75,9 +74,9 @@ class KafkaSink:
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect, create the topics and read the cursor, so that the first change need not wait for that. Raises
-        `Transient` if the brokers do not answer at once: a process that ends waits for its threads, and one that has
-        nothing to publish must not wait long for a broker that is away."""
+        """Connect, create the topics and read the cursor before the first change. Raises `Transient` if the brokers do
+        not answer at once: a process that ends waits for its threads, and one with nothing to publish must not wait
+        long for a broker that is away."""
         if self._publisher is not None:
             return
         await asyncio.to_thread(self._cluster.check, WAIT_TO_OPEN)
@@ -95,7 +94,7 @@ class KafkaSink:
         await self._log(published)
         return any_due
 
-    def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> tuple[bool, list[Message]]:
+    def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> tuple[bool, list[PublishedMessage]]:
         """Return whether something was due, and the messages that were published now."""
         due = [(change.id, message) for change in batch if (message := self._message(change)) is not None]
         known = publisher.cursor.covers if self._again else publisher.has
@@ -107,7 +106,7 @@ class KafkaSink:
             publisher.publish(new, publisher.cursor)
         return bool(due), [message for _, message in new]
 
-    async def _log(self, published: Sequence[Message]) -> None:
+    async def _log(self, published: Sequence[PublishedMessage]) -> None:
         """Log what was published: one line for each topic of a job, and where messages name them, for each account and
         location."""
         counts = Counter(
@@ -133,7 +132,7 @@ class KafkaSink:
                 messages=count,
             )
 
-    def _message(self, change: Change) -> Message | None:
+    def _message(self, change: Change) -> PublishedMessage | None:
         publication = self._publications.get(change.pipeline or "")
         if publication is None or change.kind not in publication.kinds:
             return None
@@ -167,7 +166,7 @@ class KafkaSink:
         cursors = self._prefix + TOPIC
         if self._partitions:
             for problem in self._cluster.make_topics(self._topics, self._partitions, compacted=[cursors]):
-                log.warning("a Kafka topic could not be created", problem=problem)
+                log.warning("kafka_topic_not_created", problem=problem)
         return Publisher(
             self._cluster,
             self._name,
@@ -182,7 +181,7 @@ class KafkaSink:
         """Raises `Transient` if the cursor in Kafka is not about this ledger: publishing would leave changes out."""
         if not cursor.last:
             return
-        if not await is_place_of(self._ledger, cursor.last, cursor.witness):
+        if not await is_cursor_of(self._ledger, cursor.last, cursor.witness):
             raise Transient(
                 f"Kafka has change {cursor.last} of another ledger under the name {self._name!r}."
                 " Set FORAGER_KAFKA_NAME to a name of its own."

@@ -1,31 +1,68 @@
-"""How the Kafka sink is built from its settings. The client library is an extra, and loaded only if brokers are set."""
+"""Builds the Kafka sink from its settings. The client library is an extra, and loaded only if brokers are set."""
 
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.change import Change
 from forager.core.errors import Rejected
 from forager.core.sink import Sink, SinkRow
-from forager.kit.publication import Publication
-from forager.kit.service import SinkService
-from forager.sinks.kafka.records import TopicOptions, publication_of
+from forager.sdk.delivery import Publication, PublishedMessage, encodable
+from forager.sdk.service import SinkService
 from forager.sinks.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
-    from forager.sinks.kafka.cluster import Cluster
+    from forager.sinks.kafka.cluster import KafkaCluster
+
+
+# Any kind of change in a Kafka topic: what a row of the type `kafka` publishes.
+
+
+TOPIC_NAME = r"^[A-Za-z0-9._-]{1,200}$"
+OP, KIND, VERSION = "forager-op", "forager-kind", "forager-version"
+"""Headers of every message, beside the number of its change."""
+
+
+class TopicOptions(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topic: Annotated[str, Field(pattern=TOPIC_NAME)] | None = Field(
+        default=None, description="One topic for everything (default: a topic for each kind, with its name)."
+    )
+    key: Literal["record", "job"] = Field(
+        default="record", description="Messages with the same key keep their order: by `record` or by `job`."
+    )
+
+
+def publication_of(kinds: frozenset[str], options: TopicOptions) -> Publication:
+    """Return what publishes every change of these kinds, whole, as the API shows it."""
+
+    def message(change: Change) -> PublishedMessage:
+        by_job = options.key == "job" and change.job is not None
+        return PublishedMessage(
+            options.topic or change.kind,
+            str(change.job) if by_job else change.identity,
+            encodable(change),
+            {OP: change.op, KIND: change.kind, VERSION: str(change.version)},
+        )
+
+    return Publication((options.topic,) if options.topic else tuple(sorted(kinds)), kinds, message)
+
 
 CHECK_SECONDS = 3.0
 OWN = "kafka"
-"""The sink that the settings ask for."""
+"""The sink that the settings configure."""
 
 
 def from_settings(service: SinkService) -> SinkRow | None:
-    """Return the sink `kafka`, which publishes what pipelines publish, if brokers are set."""
+    """Return the sink `kafka` for the pipelines' publications, if brokers are set."""
     return SinkRow(OWN, "kafka") if service.settings.of(KafkaSettings).kafka_brokers else None
 
 
 def build(service: SinkService, row: SinkRow) -> Sink:
-    """Build a sink. Raises `Rejected` if brokers, the client library or the log-in are missing."""
+    """Build a sink. Raises `Rejected` if brokers, the client library or the login are missing."""
     settings = service.settings.of(KafkaSettings)
     if not settings.kafka_brokers:
         raise Rejected("A sink of the type kafka needs brokers: set FORAGER_KAFKA_BROKERS.")
@@ -48,7 +85,7 @@ def build(service: SinkService, row: SinkRow) -> Sink:
 
 
 def check(service: SinkService, row: SinkRow) -> Sequence[str]:
-    """Look whether one of the brokers answers. It is only connected to."""
+    """Check that one of the brokers accepts a connection."""
     problems = []
     for broker in service.settings.of(KafkaSettings).kafka_brokers:
         host, _, port = broker.rpartition("://")[2].rpartition(":")
@@ -61,22 +98,22 @@ def check(service: SinkService, row: SinkRow) -> Sequence[str]:
     return problems
 
 
-def cluster_of(settings: KafkaSettings) -> "Cluster":
-    """Return the cluster that the settings name. Raises `Rejected` if brokers, the client library or the log-in are
+def cluster_of(settings: KafkaSettings) -> "KafkaCluster":
+    """Return the cluster that the settings name. Raises `Rejected` if brokers, the client library or the login are
     missing."""
     if not settings.kafka_brokers:
         raise Rejected("Kafka needs brokers: set FORAGER_KAFKA_BROKERS.")
     try:
-        from forager.sinks.kafka.cluster import Cluster
+        from forager.sinks.kafka.cluster import KafkaCluster
     except ImportError as error:
         raise Rejected(
             "FORAGER_KAFKA_BROKERS is set, but the Kafka client is not installed: pip install 'forager-data[kafka]'"
         ) from error
-    return Cluster(",".join(settings.kafka_brokers), settings.kafka_timeout_seconds, _security(settings))
+    return KafkaCluster(",".join(settings.kafka_brokers), settings.kafka_timeout_seconds, _security(settings))
 
 
 def _everything(service: SinkService, row: SinkRow) -> dict[str, Publication]:
-    """By pipeline: what publishes the changes that a row wants."""
+    """Return, by pipeline, the publication of the changes that a row selects."""
     records = {record.kind for pipeline in service.pipelines.values() for record in pipeline.records}
     publication = publication_of(row.kinds or frozenset({"job", "task", *records}), TopicOptions(**row.options))
     return dict.fromkeys([*service.pipelines, ""], publication)  # a change that no job caused has no pipeline

@@ -1,5 +1,5 @@
 """Webhooks: one task per message and receiver, retried for a week, then a dead letter.
 
-Start reading at `sink.py`. This module imports nothing, because a receiver that verifies signatures needs only
+Start reading at `feature.py`. This module imports nothing, because a receiver that verifies signatures needs only
 `signing`.
 """

@@ -1,8 +1,8 @@
-"""The webhooks of a row: one signed message for every change that the row wants, to the row's URL.
+"""The webhooks of a row: one signed message to the row's URL for every change that matches the row.
 
 Like the webhook sink itself, this one sends nothing: it adds each message to the receiver's standing job. The id of a
 message is derived from the sink and the change, so that a repeated batch adds nothing new. While the receiver accepts
-nothing, only so many messages are made (`Backlog`), and the other changes wait in the log.
+nothing, a limited number of messages is made (`Backlog`), and the other changes wait in the log.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,12 +18,63 @@ from forager.core.ledger import Ledger
 from forager.core.sink import Full, SinkRow
 from forager.core.states import JobState
 from forager.core.task import Plan
-from forager.kit.change_json import encodable, encoded
-from forager.kit.reports import JobReport
-from forager.sinks.webhook.backlog import Backlog
+from forager.sdk.delivery import encodable, encoded
+from forager.sdk.reports import JobReport
 from forager.sinks.webhook.pipeline import NAME, standing_job
-from forager.sinks.webhook.receivers import Registered
-from forager.sinks.webhook.task import Delivery
+from forager.sinks.webhook.receivers import Registered, WebhookDelivery
+
+# Maximum of messages that wait for one receiver before further changes stay in the log.
+#
+# A message is a task of its own, which costs several times what reading the change costs, and a receiver that is away
+# takes none. So beyond a number of waiting messages the sink makes more only while the receiver accepts some, and
+# otherwise a batch after pauses that grow, as any sink that cannot be reached is tried again. Such a batch is also the
+# probe: its first tries are due at once, even if every older message waits hours for its next. A receiver that refuses
+# some messages and accepts others is therefore never held up by those it refuses.
+#
+# Only batches that made messages count. Asking costs nothing, and changes that the sink does not want are no probe.
+
+
+MOST_WAITING = 1_000
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+"""Seconds, as for a sink that cannot be reached."""
+
+
+class Backlog:
+    """The messages of one receiver's job. Pure: counters and times are arguments.
+
+    `accepted` is the job's counter of delivered messages. Any change of it is progress, because pruning lowers it.
+    """
+
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most = most_waiting
+        self._accepted: int | None = None
+        """The counter when the last batch was made."""
+        self._was_long = False
+        self._pause = FIRST_PAUSE
+        self._next = 0.0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether the receiver accepted nothing between the last two batches although many messages waited."""
+        return self._pause > FIRST_PAUSE
+
+    def is_long(self, waiting: int) -> bool:
+        """Return whether enough messages wait to assume that the receiver is down."""
+        return waiting >= self._most
+
+    def room_in(self, waiting: int, accepted: int, now: float) -> float:
+        """Return the seconds until another batch of messages may be made; 0 if it may be made now."""
+        if not self.is_long(waiting) or accepted != self._accepted:
+            return 0.0
+        return max(0.0, self._next - now)
+
+    def made(self, waiting: int, accepted: int, now: float) -> None:
+        """Note that a batch of messages was made. `waiting` includes these messages."""
+        has_progress = accepted != self._accepted or not self._was_long
+        self._pause = FIRST_PAUSE if has_progress else min(2 * self._pause, LONGEST_PAUSE)
+        self._was_long = self.is_long(waiting)
+        self._accepted, self._next = accepted, now + self._pause
+
 
 ReportOf = Callable[[UUID], Awaitable[JobReport]]
 
@@ -79,7 +130,7 @@ class ChangeWebhooks:
         )
 
     async def write(self, batch: Sequence[Change]) -> bool:
-        """Add a message for every change. Raises `Transient` while the receiver wants none (410)."""
+        """Add a message for every change. Raises `Transient` while the receiver refuses messages (410)."""
         # The end of a delivery's own job causes no webhook, because that would never end.
         wanted = [change for change in batch if change.pipeline != NAME]
         if not wanted:
@@ -96,18 +147,18 @@ class ChangeWebhooks:
         job = added.job
         report = await self._report_of(job)
         waiting = report.queued + report.running
-        if added.total:  # a replay of messages that are there already tells nothing about the receiver
+        if added.total:  # a replay of stored messages is no evidence about the receiver
             self._backlog.made(waiting, report.completed, self._clock.monotonic())
         self._job = job if self._backlog.is_long(waiting) else None
         if report.state == JobState.PAUSED:
             raise Transient(
-                f"{self._host} wants no more webhooks (410), or its deliveries were paused. Resume them with"
+                f"{self._host} refuses webhooks (410), or its deliveries were paused. Resume them with"
                 f" `forager jobs resume {job}`, or remove the sink {self.name}."
             )
         return True
 
-    def _message(self, change: Change) -> Delivery:
-        return Delivery(
+    def _message(self, change: Change) -> WebhookDelivery:
+        return WebhookDelivery(
             id=f"{self.name}_{change.id}",
             receiver=self._url,
             host=self._host,

@@ -1,10 +1,9 @@
-"""Webhooks have two parts: the sink that writes a message for every job that has ended, and the pipeline that sends it.
+"""Webhooks have two parts: the sink, which writes a message for every ended job, and the pipeline, which sends it.
 
 The pipeline is built in: Forager creates its jobs itself, one for each receiver.
 """
 
-from forager.kit.feature import Feature, Ref
-from forager.kit.sink_feature import SinkFeature
+from forager.sdk.feature import Feature, Ref, SinkFeature
 
 feature = Feature(
     name="deliveries",

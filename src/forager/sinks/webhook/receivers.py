@@ -11,14 +11,55 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from forager.core.database import Database
-from forager.core.ends import TaskTry
-from forager.core.leasing import LogLine, Settlement
+from forager.core.ledger import LogLine, Settlement
+from forager.core.pipeline import TaskTry
 from forager.core.sink import Outbox, SinkRow
 from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
-from forager.kit.queries import at
-from forager.sinks.webhook.task import LANE_FAMILY, Delivery
+from forager.core.task import Task
+from forager.sdk.queries import at
+
+# The task for one message to one receiver. The body is fixed; the time and the signature belong to each try.
+
+
+DEFAULT_RECEIVER = "default"
+"""Stands for the receiver in the settings. Its URL may contain a token, so it is not stored but looked up when
+needed."""
+LANE_FAMILY = "webhook:"
+
+
+class DeliveryJob(BaseModel):
+    """The standing job of one receiver: it ends whenever everything is delivered, and is reopened by the next
+    message."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    receiver: str = Field(description="A URL, or `default` for the one in the settings.")
+
+
+class WebhookDelivery(Task):
+    kind: ClassVar[str] = "webhook"
+
+    id: str
+    """Id of the message, the same at every try, so that a receiver recognises repeats."""
+    receiver: str
+    host: str
+    body: str
+    """The exact bytes that are sent, so that the signature never depends on how JSON is formatted."""
+    at: int
+    """Time of the reported event, in Unix milliseconds."""
+    sink: str = "webhook"
+    """The sink that made the message."""
+
+    def key(self) -> str:
+        return self.id
+
+    def lane(self) -> str:
+        return LANE_FAMILY + self.host
+
 
 STANDING = " deliveries/"
 """Keys of receivers' jobs begin with this: with a space, which no header can, so that no caller's Idempotency-Key can
@@ -37,7 +78,7 @@ _QUEUE = {"sqlite": "tasks", "postgresql": "queue"}
 
 
 class Receiver(TableRow):
-    """What one receiver did with the messages of one sink."""
+    """Results of one receiver with the messages of one sink."""
 
     table: ClassVar[str] = "webhook_receivers"
     key: ClassVar[tuple[str, ...]] = ("sink", "receiver")
@@ -62,7 +103,7 @@ def receiver_id(receiver: str) -> str:
     return sha256(receiver.encode(errors="replace")).hexdigest()
 
 
-def note_try(delivery: Delivery, end: TaskTry) -> Sequence[Effect]:
+def note_try(delivery: WebhookDelivery, end: TaskTry) -> Sequence[Effect]:
     """Count a try of a message."""
     key = {"sink": delivery.sink, "receiver": receiver_id(delivery.receiver)}
     if end.state is TaskState.COMPLETED:
@@ -91,8 +132,8 @@ class Registered:
 
 
 async def outboxes(database: Database, rows: Sequence[SinkRow]) -> Mapping[str, Outbox]:
-    """Return, by sink, what its receivers have accepted and what waits for them. The sink of job ends has any number of
-    receivers, a row has the one of its URL."""
+    """Return the accepted and the waiting messages, by sink. The sink of job ends has any number of receivers, a row
+    has the one of its URL."""
     wanted = {row.name: receiver_id(row.options["url"]) if "url" in row.options else None for row in rows}
     by_sink: dict[str, list[dict[str, Any]]] = {name: [] for name in wanted}
     for found in await database.fetch(_RECEIVERS):
@@ -143,7 +184,7 @@ class ReceiverLog:
 
     def __call__(self, settlement: Settlement) -> LogLine | None:
         delivery = settlement.lease.task
-        if not isinstance(delivery, Delivery):
+        if not isinstance(delivery, WebhookDelivery):
             return None
         key = (delivery.sink, receiver_id(delivery.receiver))
         if settlement.state is TaskState.COMPLETED:
@@ -156,7 +197,7 @@ class ReceiverLog:
             return self._failed(key, delivery, settlement)
         return None
 
-    def _failed(self, key: tuple[str, str], delivery: Delivery, settlement: Settlement) -> LogLine | None:
+    def _failed(self, key: tuple[str, str], delivery: WebhookDelivery, settlement: Settlement) -> LogLine | None:
         if len(self._streaks) >= MOST_STREAKS:
             self._streaks.clear()
         streak = self._streaks.setdefault(key, _Streak())

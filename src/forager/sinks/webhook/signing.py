@@ -98,8 +98,8 @@ def verify(
         raise WrongSignature("The webhook-signature fits no known secret: another secret, or a changed message.")
     # Not strictly needed after the check above, but a message with one wrong signature is not what was sent. While the
     # sender changes its secret, there are several signatures of the message, and this one may be of an unknown secret.
-    told = given.get(BODY_SIGNATURE.lower()) if given[SIGNATURE].count("v1,") < 2 else None
-    if told is not None and not _any_equal([told], [_of_body(secret, body) for secret in known]):
+    sent = given.get(BODY_SIGNATURE.lower()) if given[SIGNATURE].count("v1,") < 2 else None
+    if sent is not None and not _any_equal([sent], [_of_body(secret, body) for secret in known]):
         raise WrongSignature(f"The {BODY_SIGNATURE} fits no known secret: another secret, or a changed body.")
     if abs(now.timestamp() - int(timestamp)) > TOLERANCE:
         raise NotFresh(f"The webhook's time is more than {TOLERANCE / 60:.0f} minutes away from ours.")
@@ -117,20 +117,20 @@ def _needed(given: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
     return value
 
 
-def _is_signed(told: str | None, secrets: Sequence[str], message: str, timestamp: str, body: bytes) -> bool:
+def _is_signed(sent: str | None, secrets: Sequence[str], message: str, timestamp: str, body: bytes) -> bool:
     """Return whether one of the signatures is valid. There may be several, also of versions unknown to us."""
-    if not told:
+    if not sent:
         raise Unsigned(f"The header {SIGNATURE} is missing.")
-    ours = [value for version, _, value in (each.partition(",") for each in told.split()) if version == "v1"]
+    ours = [value for version, _, value in (each.partition(",") for each in sent.split()) if version == "v1"]
     if not ours:
         raise Unsigned(f"The header {SIGNATURE} holds no signature of version 1.")
     return _any_equal(ours, [_of_message(secret, message, timestamp, body) for secret in secrets])
 
 
-def _any_equal(told: Sequence[str], expected: Sequence[str]) -> bool:
+def _any_equal(sent: Sequence[str], expected: Sequence[str]) -> bool:
     """Compare in constant time: every candidate, each to its end."""
     equal = False
-    for one in told:
+    for one in sent:
         for other in expected:
             equal |= hmac.compare_digest(one.encode(), other.encode())
     return equal

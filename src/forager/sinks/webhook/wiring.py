@@ -8,8 +8,8 @@ from forager.core.errors import FieldError, Refused, Rejected
 from forager.core.hosts import host_of
 from forager.core.pipeline import Pipeline
 from forager.core.sink import Sink, SinkRow
-from forager.kit.service import SinkService
-from forager.kit.settings import SettingsTree
+from forager.sdk.service import SinkService
+from forager.sdk.settings import SettingsTree
 from forager.sinks.webhook import pipeline
 from forager.sinks.webhook.changes import ChangeWebhooks, ReceiverOptions
 from forager.sinks.webhook.outbox import webhook_sink
@@ -52,7 +52,7 @@ def build_sink(service: SinkService, row: SinkRow) -> Sink:
 
 
 def check(service: SinkService, _: SinkRow) -> Sequence[str]:
-    """Look whether webhooks can be signed. The receiver is not called: it may start later."""
+    """Check that webhooks can be signed. The receiver is not called: it may start later."""
     if service.settings.of(WebhookSettings).webhook_secret is None:
         return ["FORAGER_WEBHOOK_SECRET is not set: messages are kept, and none is sent until it is"]
     return []

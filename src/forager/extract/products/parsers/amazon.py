@@ -10,52 +10,27 @@ from urllib.parse import urlsplit
 import orjson
 
 from forager.core.hosts import host_of
-from forager.extract.document import Document
-from forager.extract.json_ld import loads_tolerantly
-from forager.extract.prices import parse_price
-from forager.extract.products.findings import Findings, Source
-from forager.extract.products.parser import Parser
-from forager.extract.products.selecting import attribute_at, fact, text_at
+from forager.extract.html.document import Document
+from forager.extract.html.structured_data import loads_tolerantly
+from forager.extract.products.findings import ProductFindings, Source
+from forager.extract.products.parser import Parser, attribute_at, fact, text_at
+from forager.extract.tables import table
+from forager.extract.text.prices import parse_price
+
+_DATA = table("amazon")
 
 SOURCE: Source = "selector"
-CURRENCIES = {
-    "com": "USD", "ca": "CAD", "com.mx": "MXN", "com.br": "BRL", "co.uk": "GBP", "de": "EUR", "fr": "EUR", "it": "EUR",
-    "es": "EUR", "nl": "EUR", "com.be": "EUR", "ie": "EUR", "se": "SEK", "pl": "PLN", "com.tr": "TRY", "in": "INR",
-    "co.jp": "JPY", "com.au": "AUD", "sg": "SGD", "ae": "AED", "sa": "SAR", "eg": "EGP", "co.za": "ZAR",
-}  # fmt: skip
-"""What `$` or `kr` means in each of its shops."""
-PRICES = (
-    "#corePriceDisplay_desktop_feature_div .priceToPay",
-    "#corePrice_feature_div .priceToPay",
-    "#corePrice_desktop .a-price-range .a-price",
-    "#corePriceDisplay_desktop_feature_div .a-price-range .a-price",
-    "#apex_desktop .priceToPay",
-    "#corePrice_desktop .a-price:not(.a-text-price)",
-    "#corePrice_feature_div .a-price:not(.a-text-price)",
-    "#corePriceDisplay_desktop_feature_div .a-price:not(.a-text-price)",
-    "#priceblock_dealprice",
-    "#priceblock_saleprice",
-    "#priceblock_ourprice",
-    "#price_inside_buybox",
-    "#newBuyBoxPrice",
-    "#kindle-price",
-    "#tmm-grid-swatch-KINDLE .slot-price",
-    "#buyNewSection .offer-price",
-    "#price",
-)
-REGULAR = (
-    ".basisPrice .a-offscreen",
-    "#corePriceDisplay_desktop_feature_div .a-text-price .a-offscreen",
-    "#corePrice_desktop .a-text-price[data-a-strike] .a-offscreen",
-    "#price .priceBlockStrikePriceString",
-)
+CURRENCIES: dict[str, str] = _DATA["currencies"]
+"""The currency of `$` or `kr` in each of its shops."""
+PRICES = tuple(_DATA["prices"])
+REGULAR = tuple(_DATA["regular_prices"])
 DETAILS = (
     "#productDetails_detailBullets_sections1 tr, #productDetails_techSpec_section_1 tr, #prodDetails tr,"
     " #detailBullets_feature_div li > span, table.a-keyvalue tr"
 )
 _ASIN = re.compile(r"/(?:dp|gp/product|gp/aw/d)/([A-Z0-9]{10})(?:[/?]|$)")
 _BRAND = re.compile(
-    r"^(?:visit the\s+(?P<en>.+?)\s+store|(?:brand|marke|marque|marca|merk|märke)\s*:\s*(?P<label>.+)"
+    r"^(?:visit the\s++(?P<en>\S.*)(?<=\s)store|(?:brand|marke|marque|marca|merk|märke)\s*:\s*(?P<label>.+)"
     r"|visita la (?:store|tienda) de\s+(?P<es>.+)|visiter la boutique\s+(?P<fr>.+)"
     r"|besuche den\s+(?P<de>.+?)[- ]store)$",
     re.IGNORECASE,
@@ -65,8 +40,8 @@ _RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|von|sur|de|su|van|av)\s*5", r
 _GALLERY = re.compile(r"['\"]colorImages['\"]\s*+:\s*+\{\s*+['\"]initial['\"]\s*+:\s*+(?=\[)")
 
 
-def read(document: Document) -> Findings:
-    findings = Findings()
+def read(document: Document) -> ProductFindings:
+    findings = ProductFindings()
     findings.add("product_name", text_at(document, "#productTitle", "#ebooksProductTitle", "#title"), SOURCE)
     _read_price(document, findings)
     _read_availability(document, findings)
@@ -86,7 +61,7 @@ def read(document: Document) -> Findings:
     return findings
 
 
-def _read_price(document: Document, findings: Findings) -> None:
+def _read_price(document: Document, findings: ProductFindings) -> None:
     for selector in PRICES:
         for node in document.tree.css(selector)[:5]:
             hidden = node.css_first(".a-offscreen")
@@ -110,7 +85,7 @@ def _usual_currency(document: Document) -> str | None:
     return CURRENCIES.get(top)
 
 
-def _read_availability(document: Document, findings: Findings) -> None:
+def _read_availability(document: Document, findings: ProductFindings) -> None:
     words = text_at(
         document,
         "#availability span",
@@ -123,7 +98,7 @@ def _read_availability(document: Document, findings: Findings) -> None:
         findings.add("availability", "in stock", SOURCE)
 
 
-def _read_rating(document: Document, findings: Findings) -> None:
+def _read_rating(document: Document, findings: ProductFindings) -> None:
     words = attribute_at(document, "#acrPopover", "title") or text_at(
         document, "#averageCustomerReviews .a-icon-alt", "[data-hook=rating-out-of-text]"
     )
@@ -139,7 +114,7 @@ def _brand(document: Document) -> str | None:
     byline = text_at(document, "#bylineInfo", "#brand")
     match = _BRAND.match(byline or "")
     if match:
-        return next(group for group in match.groups() if group)
+        return next(group for group in match.groups() if group).strip()
     return text_at(document, "tr.po-brand .po-break-word", "#bylineInfo .author a") or byline
 
 
@@ -167,7 +142,7 @@ def _description(document: Document) -> str | None:
     )
 
 
-def _read_images(document: Document, findings: Findings) -> None:
+def _read_images(document: Document, findings: ProductFindings) -> None:
     alt = attribute_at(document, "#landingImage", "alt")
     gallery = _GALLERY.search(document.source)
     # A list of pictures in JSON inside of a script: the decoder finds its end, which no pattern could.

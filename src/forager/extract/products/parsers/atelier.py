@@ -2,18 +2,17 @@
 
 import re
 
-from forager.extract.document import Document
-from forager.extract.prices import parse_price
-from forager.extract.products.findings import Findings, Source
-from forager.extract.products.parser import Parser
-from forager.extract.products.selecting import attribute_at, text_at
+from forager.extract.html.document import Document
+from forager.extract.products.findings import ProductFindings, Source
+from forager.extract.products.parser import Parser, attribute_at, text_at
+from forager.extract.text.prices import parse_price
 
 SOURCE: Source = "selector"
 STOCK = {"stock--in": "in_stock", "stock--out": "out_of_stock", "stock--soon": "preorder"}
 
 
-def read(document: Document) -> Findings:
-    findings = Findings()
+def read(document: Document) -> ProductFindings:
+    findings = ProductFindings()
     findings.add("product_name", text_at(document, ".piece__name"), SOURCE)
     findings.add("brand", text_at(document, ".piece__maker b"), SOURCE)
     findings.add("category", text_at(document, ".trail"), SOURCE)
@@ -32,7 +31,7 @@ def read(document: Document) -> Findings:
     return findings
 
 
-def _read_price(document: Document, findings: Findings) -> None:
+def _read_price(document: Document, findings: ProductFindings) -> None:
     whole, cents = text_at(document, ".cost__whole"), text_at(document, ".cost__cents")
     if whole and re.fullmatch(r"[\d,]+", whole):
         amount = f"{whole.replace(',', '')}.{cents or '00'}"

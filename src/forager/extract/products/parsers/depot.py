@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from forager.extract.document import Document
-from forager.extract.json_ld import loads_tolerantly
-from forager.extract.products.findings import Findings, Source
+from forager.extract.html.document import Document
+from forager.extract.html.structured_data import loads_tolerantly
+from forager.extract.products.findings import ProductFindings, Source
 from forager.extract.products.parser import Parser
 
 SOURCE: Source = "selector"
 STOCK = {"AVAILABLE": "in_stock", "NO_STOCK": "out_of_stock", "PREORDER": "preorder"}
 
 
-def read(document: Document) -> Findings:
-    findings = Findings()
+def read(document: Document) -> ProductFindings:
+    findings = ProductFindings()
     script = document.tree.css_first("script#__STATE__")
     state = loads_tolerantly(script.text()) if script is not None else None
     product = _part(state, "product")

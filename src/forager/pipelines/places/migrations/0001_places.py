@@ -1,21 +1,19 @@
-"""What places finds: places, once in the world, and their sightings, once per job."""
+"""Tables of places: places, one row each, and their sightings, one row per job."""
 
 import sqlalchemy as sa
 from alembic import op
+
+from forager.sdk.migrations import create_index, create_record_table
 
 revision = "places_0001"
 down_revision = None
 branch_labels = ("places",)
 depends_on = None
 
-# A rowid on SQLite needs INTEGER; everywhere else these are 64-bit.
-BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
 
 def upgrade() -> None:
-    op.create_table(
+    create_record_table(
         "places",
-        sa.Column("id", BIG_ID, nullable=False),
         sa.Column("place_uid", sa.Text(), nullable=False),
         sa.Column("title", sa.Text()),
         sa.Column("address", sa.Text()),
@@ -28,19 +26,11 @@ def upgrade() -> None:
         sa.Column("longitude", sa.Float()),
         sa.Column("cid", sa.Text()),
         sa.Column("place_id", sa.Text()),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("first_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("last_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("times_seen", sa.BigInteger(), nullable=False),
-        sa.Column("gone_at", sa.BigInteger()),
-        sa.PrimaryKeyConstraint("id", name="pk_places"),
-        sa.UniqueConstraint("place_uid", name="uq_places_key"),
+        key="place_uid",
     )
-    op.create_index("ix_places_category_place_uid", "places", ["category", "place_uid"])
-    op.create_table(
+    create_index("places", "category", "id")
+    create_record_table(
         "sightings",
-        sa.Column("id", BIG_ID, nullable=False),
-        sa.Column("job_id", sa.BigInteger(), nullable=False),
         sa.Column("source", sa.Text()),
         sa.Column("source_version", sa.Text()),
         sa.Column("keyword", sa.Text()),
@@ -55,18 +45,12 @@ def upgrade() -> None:
         sa.Column("results_count", sa.BigInteger()),
         sa.Column("credits", sa.BigInteger()),
         sa.Column("error", sa.Text()),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("first_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("last_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("times_seen", sa.BigInteger(), nullable=False),
-        sa.Column("gone_at", sa.BigInteger()),
-        sa.PrimaryKeyConstraint("id", name="pk_sightings"),
-        sa.UniqueConstraint("job_id", "place_uid", name="uq_sightings_key"),
+        key="place_uid",
+        scope="job",
     )
-    op.create_index("ix_sightings_place_uid", "sightings", ["place_uid"])
-    op.create_index("ix_sightings_zip_place_uid", "sightings", ["zip", "place_uid"])
+    create_index("sightings", "zip", "place_uid")
 
 
 def downgrade() -> None:
-    op.drop_table("sightings")
-    op.drop_table("places")
+    for table in ("sightings", "places"):
+        op.drop_table(table)

@@ -1,21 +1,25 @@
-"""What products keeps: pages, one per URL, and items, the products that they show."""
+"""Tables of products: pages and the products on them, pictures, and the health of parsers."""
 
 import sqlalchemy as sa
 from alembic import op
+
+from forager.sdk.migrations import create_index, create_record_table, stamped
 
 revision = "products_0001"
 down_revision = None
 branch_labels = ("products",)
 depends_on = None
 
-# A rowid on SQLite needs INTEGER; everywhere else these are 64-bit.
-BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+FIELDS = "product_name description price currency availability rating review_count brand category sku gtin".split()
+TRIAL_COUNTS = [
+    *"pages added_pages missing_pages broken broken_before".split(),
+    *(f"{field}_{how}" for field in FIELDS for how in "agree stronger weaker even added missing".split()),
+]
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_record_table(
         "pages",
-        sa.Column("id", BIG_ID, nullable=False),
         sa.Column("url_hash", sa.Text(), nullable=False),
         sa.Column("url", sa.Text()),
         sa.Column("domain", sa.Text()),
@@ -39,18 +43,12 @@ def upgrade() -> None:
         sa.Column("failed_at", sa.BigInteger()),
         sa.Column("crawl_interval", sa.BigInteger()),
         sa.Column("next_crawl_at", sa.BigInteger()),
-        *_kept(),
-        sa.PrimaryKeyConstraint("id", name="pk_pages"),
-        sa.UniqueConstraint("url_hash", name="uq_pages_key"),
+        key="url_hash",
     )
-    due = sa.text("next_crawl_at IS NOT NULL")
-    op.create_index(
-        "ix_pages_next_crawl_at_id", "pages", ["next_crawl_at", "id"], sqlite_where=due, postgresql_where=due
-    )
-    op.create_index("ix_pages_domain_id", "pages", ["domain", "id"])
-    op.create_table(
+    create_index("pages", "domain", "id")
+    create_index("pages", "next_crawl_at", "id", where="next_crawl_at IS NOT NULL")
+    create_record_table(
         "items",
-        sa.Column("id", BIG_ID, nullable=False),
         sa.Column("url_hash", sa.Text(), nullable=False),
         sa.Column("url", sa.Text()),
         sa.Column("domain", sa.Text()),
@@ -78,31 +76,110 @@ def upgrade() -> None:
         sa.Column("quarantined", sa.JSON()),
         sa.Column("held", sa.JSON()),
         sa.Column("pictures_due_at", sa.BigInteger()),
-        *_kept(),
-        sa.PrimaryKeyConstraint("id", name="pk_items"),
-        sa.UniqueConstraint("url_hash", name="uq_items_key"),
+        key="url_hash",
     )
-    for column in ("domain", "brand", "category"):
-        op.create_index(f"ix_items_{column}_id", "items", [column, "id"])
-    wait = sa.text("pictures_due_at IS NOT NULL")
-    columns = ["pictures_due_at", "id"]
-    op.create_index("ix_items_pictures_due_at_id", "items", columns, sqlite_where=wait, postgresql_where=wait)
+    create_index("items", "brand", "id", "price", "rating", "availability", "gone_at")
+    create_index("items", "category", "id", "price", "rating", "availability", "gone_at")
+    create_index("items", "domain", "id", "price", "rating", "availability", "gone_at")
+    create_index("items", "pictures_due_at", "id", where="pictures_due_at IS NOT NULL")
+    create_record_table(
+        "pictures",
+        sa.Column("picture_key", sa.Text(), nullable=False),
+        sa.Column("product_hash", sa.Text()),
+        sa.Column("image_url", sa.Text()),
+        sa.Column("image_path", sa.Text()),
+        sa.Column("alt_text", sa.Text()),
+        sa.Column("image_type", sa.Text()),
+        sa.Column("position", sa.BigInteger()),
+        sa.Column("width", sa.BigInteger()),
+        sa.Column("height", sa.BigInteger()),
+        sa.Column("file_size", sa.BigInteger()),
+        key="picture_key",
+    )
+    create_record_table(
+        "parser_alerts",
+        sa.Column("alert_key", sa.Text(), nullable=False),
+        sa.Column("domain", sa.Text()),
+        sa.Column("parser", sa.Text()),
+        sa.Column("parser_version", sa.BigInteger()),
+        sa.Column("field", sa.Text()),
+        sa.Column("state", sa.Text()),
+        sa.Column("rate", sa.Float()),
+        sa.Column("mean", sa.Float()),
+        sa.Column("pages", sa.BigInteger()),
+        key="alert_key",
+    )
+    op.create_table(
+        "parser_health",
+        sa.Column("domain", sa.Text(), nullable=False),
+        sa.Column("parser", sa.Text(), nullable=False),
+        sa.Column("parser_version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("day", sa.Text(), nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger(), nullable=False, server_default=sa.text("0"))
+            for name in ("pages", "products", *FIELDS)
+        ),
+        sa.PrimaryKeyConstraint("domain", "parser", "parser_version", "day", name="pk_parser_health"),
+    )
+    create_index("parser_health", "day")
+    op.create_table(
+        "parser_trials",
+        sa.Column("domain", sa.Text(), nullable=False),
+        sa.Column("parser", sa.Text(), nullable=False),
+        sa.Column("parser_version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("against", sa.Text(), nullable=False),
+        sa.Column("against_version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("day", sa.Text(), nullable=False),
+        *(sa.Column(name, sa.BigInteger(), nullable=False, server_default=sa.text("0")) for name in TRIAL_COUNTS),
+        sa.PrimaryKeyConstraint(
+            "domain", "parser", "parser_version", "against", "against_version", "day", name="pk_parser_trials"
+        ),
+    )
+    create_index("parser_trials", "day")
+    op.create_table(
+        "quarantines",
+        sa.Column("domain", sa.Text(), nullable=False),
+        sa.Column("parser", sa.Text(), nullable=False),
+        sa.Column("parser_version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("field", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False, server_default=sa.text("'open'")),
+        sa.Column("rate", sa.Float(), nullable=False),
+        sa.Column("mean", sa.Float(), nullable=False),
+        sa.Column("pages", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("decided_at", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("domain", "parser", "parser_version", "field", name="pk_quarantines"),
+    )
+    op.create_table(
+        "audits",
+        sa.Column("week", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.BigInteger(), nullable=False),
+        sa.Column("finished_at", sa.BigInteger()),
+        sa.Column("findings", sa.JSON()),
+        sa.PrimaryKeyConstraint("week", name="pk_audits"),
+    )
+    op.create_table(
+        "sql_inbox",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("body", sa.JSON(), nullable=False),
+        sa.Column("batch", sa.Text()),
+        sa.Column("error", sa.Text()),
+        stamped("created_at"),
+        sa.PrimaryKeyConstraint("id", name="pk_sql_inbox"),
+    )
 
 
 def downgrade() -> None:
-    op.drop_table("items")
-    op.drop_table("pages")
-
-
-def _kept() -> list[sa.Column[object]]:
-    """The columns that the ledger keeps in every record table of world scope."""
-    return [
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("first_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("last_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("times_seen", sa.BigInteger(), nullable=False),
-        sa.Column("gone_at", sa.BigInteger()),
-        sa.Column("changed_at", sa.BigInteger(), nullable=False),
-        sa.Column("gone_reason", sa.Text()),
-        sa.Column("gone_evidence", sa.JSON()),
-    ]
+    for table in (
+        "sql_inbox",
+        "audits",
+        "quarantines",
+        "parser_trials",
+        "parser_health",
+        "parser_alerts",
+        "pictures",
+        "items",
+        "pages",
+    ):
+        op.drop_table(table)

@@ -1,4 +1,4 @@
-"""Which extractors there are. Another package adds its own by an entry point (`extractor.ENTRY_POINTS`)."""
+"""The extractors that ship. Another package adds its own by an entry point (`extractor.ENTRY_POINTS`)."""
 
 from forager.pipelines.scrape.extractor import Extractor
 from forager.pipelines.scrape.extractors.company_website import company_website

@@ -1,6 +1,6 @@
 """A company by its own web site: `Organization` in structured data first, then labels and links, then the text.
 
-What the first page lacks may stand on the contact, about or imprint page that it links to: these are proposed.
+Fields that the first page lacks may be on its contact, about or imprint page: links to these are proposed.
 """
 
 import re
@@ -9,24 +9,30 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
-from forager.extract.addresses import Address, addresses, region_of
-from forager.extract.company_names import company_name, is_host
-from forager.extract.document import Document, Link
-from forager.extract.emails import clean_email, emails_in
-from forager.extract.labels import labelled
-from forager.extract.locations import NormalizedLocation, location_of, location_of_address
-from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
-from forager.extract.organisation_types import ORGANISATIONS
-from forager.extract.organisations import LEGAL_FORM, bare, tidy
-from forager.extract.page_kind import PageKind, error_of, is_empty
-from forager.extract.phones import e164, phones_in, without_trunks
-from forager.extract.structured_data import Thing, first, of_type, text_of, things
-from forager.extract.urls import same_site, site_of
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, Page
-from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
-from forager.pipelines.scrape.walls import LOGIN_PATH, login_wall
+from forager.core.http import Click, Scroll, WaitFor, WaitQuiet
+from forager.extract.companies import LEGAL_FORM, ORGANISATIONS, bare, company_name, is_host, tidy
+from forager.extract.html.document import Document, Link
+from forager.extract.html.main_text import labelled
+from forager.extract.html.page_fit import PageFit, error_of, is_empty
+from forager.extract.html.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.text.addresses import Address, addresses, region_of
+from forager.extract.text.contacts import clean_email, e164, emails_in, phones_in, without_trunks
+from forager.extract.text.locations import NormalizedLocation, location_of, location_of_address
+from forager.extract.text.normalise import Email, Line, Location, Phone, Prose, Url
+from forager.extract.text.urls import same_site, site_of
+from forager.pipelines.scrape.extractor import (
+    GUESS,
+    LABEL,
+    MOST_MORE,
+    OPEN_GRAPH,
+    SELECTOR,
+    Extracted,
+    Extractor,
+    FieldFindings,
+    PageInput,
+)
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.steps import LOGIN_PATH, login_wall
 
 _HEADQUARTERS = (
     r"(?:world(?:wide)? |corporate |global |company )?headquarters?|head ?office|main office|registered office|hq|"
@@ -93,9 +99,9 @@ class CompanyWebsite(BaseModel):
     website_url: Url | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    findings = Findings(wanted)
+    findings = FieldFindings(wanted)
     known = things(document)
     organisation = _main_organisation(known)
     if organisation is None:
@@ -121,8 +127,8 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     return findings.extracted("website_url", _website(document, findings), more=more, kind=kind, sure=SELECTOR)
 
 
-def _kind(document: Document, *, nothing: bool) -> PageKind:
-    """Any page of a site may be its company's, unless it says that it is not there, or has nothing of a company."""
+def _kind(document: Document, *, nothing: bool) -> PageFit:
+    """Any page of a site may describe its company, except an error page and one without data of a company."""
     if error_of(document):
         return "error"
     if nothing:
@@ -131,19 +137,19 @@ def _kind(document: Document, *, nothing: bool) -> PageKind:
 
 
 def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
-    """Of several, the outermost with most to say; one that only publishes an article has just a name."""
+    """Return the outermost with most properties; a publisher of an article has only a name."""
     named = [one for one in of_type(known, *ORGANISATIONS) if tidy(one.text("name", "legalName") or "")]
     return max(named, key=lambda one: (-one.depth, len(one.data)), default=None)
 
 
-def _from_organisation(one: Thing, findings: Findings, region: str | None) -> None:
+def _from_organisation(one: Thing, findings: FieldFindings, region: str | None) -> None:
     name = tidy(one.text("name", "legalName") or "")
     if name and not is_host(name):  # what the page itself calls the company is better than a web address
         findings.offer_thing("company_name", one, "name", name)
     findings.offer_thing("description", one, "description", one.text("description"))
     findings.offer_thing("industry", one, "industry", one.text("industry", "naics"))
     staff = _staff(one.get("numberOfEmployees"))
-    # A mere count says less than a range that the page shows: the field is a range.
+    # A range on the page is preferred to a count: the field is a range.
     findings.offer(
         "employee_count_range",
         staff,
@@ -178,7 +184,7 @@ def _staff(value: object) -> str | None:
     return text_of(value)
 
 
-def _by_labels(document: Document, findings: Findings) -> None:
+def _by_labels(document: Document, findings: FieldFindings) -> None:
     if findings.wants("headquarters"):
         for labelled_line in labelled(document, _HEADQUARTERS, most=150):
             where = location_of(labelled_line.value)
@@ -202,7 +208,7 @@ def _by_labels(document: Document, findings: Findings) -> None:
             findings.offer("employee_count_range", told["range"], "text", GUESS)
 
 
-def _place(document: Document, places: list[Address], findings: Findings) -> None:
+def _place(document: Document, places: list[Address], findings: FieldFindings) -> None:
     """The address under a word for headquarters, else the first one."""
     if findings.wants("headquarters"):
         heads = [
@@ -216,7 +222,7 @@ def _place(document: Document, places: list[Address], findings: Findings) -> Non
             return
 
 
-def _phone(document: Document, findings: Findings, region: str | None) -> None:
+def _phone(document: Document, findings: FieldFindings, region: str | None) -> None:
     """A number by a link or a label before one in the open; never one of a fax."""
     if not findings.wants("contact_phone"):
         return
@@ -230,7 +236,7 @@ def _phone(document: Document, findings: Findings, region: str | None) -> None:
         _phone_in(closed, findings, region)
 
 
-def _phone_in(texts: Sequence[str], findings: Findings, region: str | None) -> None:
+def _phone_in(texts: Sequence[str], findings: FieldFindings, region: str | None) -> None:
     before = ""
     for text in texts:
         for phone in phones_in(text, region) if len(text) <= 1_000 else ():
@@ -248,7 +254,7 @@ def _last_fax(text: str) -> int:
     return max(match.end() for match in _FAX.finditer(text))
 
 
-def _email(document: Document, findings: Findings) -> None:
+def _email(document: Document, findings: FieldFindings) -> None:
     if not findings.wants("contact_email"):
         return
     linked = [mail for link in document.links if link.url[:7].lower() == "mailto:" and (mail := _mailed(link.url))]
@@ -270,13 +276,13 @@ def _email(document: Document, findings: Findings) -> None:
 
 
 def _is_others(mail: str, site: str, name: str) -> bool:
-    """Whether a mailbox belongs to an authority, an agency or the maker of the site."""
+    """Return whether a mailbox belongs to an authority, an agency or the maker of the site."""
     label = bare(site_of(f"https://{mail.partition('@')[2]}/").partition(".")[0])
     return bool(_OTHERS.search(mail)) and not (site and site in mail) and label not in name and name not in label
 
 
-def _name(document: Document, places: list[Address], findings: Findings) -> None:
-    """By what the site calls itself: the more places agree, the surer."""
+def _name(document: Document, places: list[Address], findings: FieldFindings) -> None:
+    """Find the site's own name: the more sources agree, the higher the confidence."""
     if not findings.wants("company_name"):
         return
     if _is_linked_in(document):
@@ -292,14 +298,14 @@ def _name(document: Document, places: list[Address], findings: Findings) -> None
             findings.offer("company_name", named.name, named.source, sure)
 
 
-def _prose(document: Document, findings: Findings) -> None:
+def _prose(document: Document, findings: FieldFindings) -> None:
     for key in ("og:description", "description", "twitter:description"):
         words = document.metas.get(key, "")
         if len(words) >= 20:
             findings.offer("description", words, f"meta:{key}", OPEN_GRAPH)
 
 
-def _website(document: Document, findings: Findings) -> str | None:
+def _website(document: Document, findings: FieldFindings) -> str | None:
     """The site's own address; on a page about a company elsewhere, the one that it gives for it."""
     if _is_linked_in(document):
         for labelled_line in labelled(document, r"website|site web|webseite|sitio web", most=200):

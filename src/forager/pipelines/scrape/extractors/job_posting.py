@@ -6,23 +6,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from forager.core.visit import Click, Scroll, WaitFor
-from forager.extract.document import Document
-from forager.extract.jobs.answers import answer_of
-from forager.extract.jobs.kinds import kind_of
-from forager.extract.json_ld import loads_tolerantly
-from forager.extract.locations import location_of_address
-from forager.extract.normalise import Line, Location, Prose, Url
-from forager.extract.page_kind import PageKind
-from forager.extract.salaries import salary_of
-from forager.extract.script_data import script_data
-from forager.extract.structured_data import Thing, first, of_type, text_of, things
-from forager.extract.text import paragraphs
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
-from forager.pipelines.scrape.extractors.job_headline import read_under_title
-from forager.pipelines.scrape.extractors.job_json import read_json
-from forager.pipelines.scrape.extractors.job_page import (
+from forager.core.http import Click, Scroll, WaitFor
+from forager.extract.html.document import Document
+from forager.extract.html.page_fit import PageFit
+from forager.extract.html.structured_data import Thing, first, loads_tolerantly, of_type, script_data, text_of, things
+from forager.extract.postings.answers import answer_of
+from forager.extract.postings.kinds import is_posting, kind_of
+from forager.extract.text.locations import location_of_address
+from forager.extract.text.normalise import Line, Location, Prose, Url
+from forager.extract.text.salaries import salary_of
+from forager.extract.text.strings import paragraphs
+from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFindings, PageInput, page_url
+from forager.pipelines.scrape.extractors.posting_json import read_json
+from forager.pipelines.scrape.extractors.posting_page import (
     LEAST_TEXT,
     read_company,
     read_labels,
@@ -30,9 +26,10 @@ from forager.pipelines.scrape.extractors.job_page import (
     read_selectors,
     read_systems,
     read_title,
+    read_under_title,
 )
-from forager.pipelines.scrape.findings import Findings, page_url
-from forager.pipelines.scrape.walls import login_wall
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.steps import login_wall
 
 MOST_COUNTRIES = 5
 """A job that is open to applicants from more countries than this has no location: it counts as open everywhere."""
@@ -47,9 +44,9 @@ class JobPosting(BaseModel):
     posting_url: Url | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    findings = Findings(wanted)
+    findings = FieldFindings(wanted)
     if document.source.lstrip()[:1] in ("{", "["):
         kind = read_json(loads_tolerantly(document.source), page.url, findings)
         return findings.extracted("posting_url", page.url, kind=kind)
@@ -70,7 +67,7 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     return findings.extracted("posting_url", page_url(document), kind=kind)
 
 
-def _read_scripts(document: Document, url: str, findings: Findings) -> PageKind | None:
+def _read_scripts(document: Document, url: str, findings: FieldFindings) -> PageFit | None:
     """Add what a page without an advertisement has in its scripts; None if that is neither a job nor a list of jobs."""
     for tree in script_data(document):
         answer = answer_of(tree)
@@ -92,7 +89,7 @@ def _main(document: Document, postings: list[Thing]) -> Thing | None:
     return None
 
 
-def _read_page(document: Document, known: tuple[Thing, ...], findings: Findings, *, marked: bool) -> PageKind:
+def _read_page(document: Document, known: tuple[Thing, ...], findings: FieldFindings, *, marked: bool) -> PageFit:
     """Add what the visible page has, and return what kind of page it is. `marked`: it has a `JobPosting`."""
     title = None
     if len(document.text) >= LEAST_TEXT:
@@ -107,12 +104,14 @@ def _read_page(document: Document, known: tuple[Thing, ...], findings: Findings,
         return "item"
     details = findings.names & {"company_name", "location", "salary_range"}
     kind = kind_of(document, title, has_details=bool(details))
+    if kind == "item" and not is_posting(document, title, findings.names):
+        return "other"
     if kind == "item":
         read_prose(document, title, findings)
     return kind
 
 
-def _from_posting(posting: Thing, findings: Findings) -> None:
+def _from_posting(posting: Thing, findings: FieldFindings) -> None:
     findings.offer_thing("job_title", posting, "title", posting.text("title", "name"))
     findings.offer_thing("company_name", posting, "hiringOrganization", posting.text("hiringOrganization"))
     findings.offer_thing("location", posting, "jobLocation", _place(posting.get("jobLocation")))
@@ -130,7 +129,7 @@ def _from_posting(posting: Thing, findings: Findings) -> None:
 
 
 def _one_of(value: Any) -> str | None:
-    """Where applicants must live, if that is one place, or one of a few."""
+    """Return the location that applicants must live in, if it is one place or one of a few."""
     return None if isinstance(value, list) and len(value) > MOST_COUNTRIES else text_of(value)
 
 

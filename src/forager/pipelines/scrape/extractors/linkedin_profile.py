@@ -9,17 +9,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from forager.core.visit import Click, Scroll, WaitFor
-from forager.extract.document import Document
-from forager.extract.locations import location_of_address
-from forager.extract.normalise import Line, Location, Prose, Url
-from forager.extract.page_kind import OUTER, PageKind, declared_types, declares_other, error_of, is_empty
-from forager.extract.structured_data import Thing, first, of_type, text_of, things
-from forager.extract.text import one_line, paragraphs
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
-from forager.pipelines.scrape.findings import GUESS, OPEN_GRAPH, SELECTOR, Findings, page_url
-from forager.pipelines.scrape.walls import login_wall
+from forager.core.http import Click, Scroll, WaitFor
+from forager.extract.html.document import Document
+from forager.extract.html.page_fit import OUTER, PageFit, declared_types, declares_other, error_of, is_empty
+from forager.extract.html.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.text.locations import location_of_address
+from forager.extract.text.normalise import Line, Location, Prose, Url
+from forager.extract.text.strings import one_line, paragraphs
+from forager.pipelines.scrape.extractor import (
+    GUESS,
+    OPEN_GRAPH,
+    SELECTOR,
+    Extracted,
+    Extractor,
+    FieldFindings,
+    PageInput,
+    page_url,
+)
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.steps import login_wall
 
 # Newest layout first. Each page has one of them.
 _NAMES = (
@@ -69,9 +77,9 @@ class LinkedInProfile(BaseModel):
     profile_url: Url | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    findings = Findings(wanted)
+    findings = FieldFindings(wanted)
     known = things(document)
     person = _main_person(known)
     if person is None and declares_other(known, "Person", "ProfilePage"):
@@ -88,7 +96,7 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
         employer = _AT.search(text_of(findings.value("headline")) or _headline(document) or "")
         if employer:
             findings.offer("current_company", employer["company"], "text:headline", GUESS)
-    kind: PageKind = "item"
+    kind: PageFit = "item"
     # Every page has a headline, so a name alone does not make a profile, unless the page calls it a person's.
     named = person is not None or _names_person(document, known)
     little = findings.names <= {"name"} and len(wanted - {"profile_url"}) > 1 and not named
@@ -110,7 +118,7 @@ def _main_person(known: tuple[Thing, ...]) -> Thing | None:
 
 
 def _names_person(document: Document, known: tuple[Thing, ...]) -> bool:
-    """Whether the page calls its headline a person's name: by a class of a profile's layout, the page's type, a
+    """Return whether the headline is a person's name: by a class of a profile's layout, the page's type, a
     title of the form `Name | LinkedIn`, or a `Person` of that name. An author's name is not the headline."""
     if document.first_text(*_NAMES[:-1]) or "ProfilePage" in declared_types(known):
         return True
@@ -121,7 +129,7 @@ def _names_person(document: Document, known: tuple[Thing, ...]) -> bool:
     return bool(headline) and headline in people
 
 
-def _from_person(person: Thing, findings: Findings) -> None:
+def _from_person(person: Thing, findings: FieldFindings) -> None:
     findings.offer_thing("name", person, "name", person.text("name"))
     titles = person.get("jobTitle")
     words = text_of(titles)
@@ -145,7 +153,7 @@ def _unmasked(value: Any) -> str | None:
     return None
 
 
-def _by_selectors(document: Document, findings: Findings) -> None:
+def _by_selectors(document: Document, findings: FieldFindings) -> None:
     for name, selectors in (
         ("name", _NAMES),
         ("headline", _HEADLINES),
@@ -170,7 +178,7 @@ def _headline(document: Document) -> str | None:
     return got[0] if got else None
 
 
-def _by_title(document: Document, findings: Findings) -> None:
+def _by_title(document: Document, findings: FieldFindings) -> None:
     """`Name - Title - Company | LinkedIn`, where nothing better is there."""
     for source, title in _titles(document):
         findings.offer("name", title[0], source, OPEN_GRAPH)

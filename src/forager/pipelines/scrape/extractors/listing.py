@@ -1,15 +1,14 @@
-"""One home for rent or sale: structured data first, then the text around the headline."""
+"""One listing for rent or sale: structured data first, then the text around the headline."""
 
 from pydantic import BaseModel
 
-from forager.core.visit import Click, Scroll, WaitFor
-from forager.extract.document import Document
-from forager.extract.homes.reading import read_home
-from forager.extract.normalise import Line, Url
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
-from forager.pipelines.scrape.findings import Findings, page_url
-from forager.pipelines.scrape.walls import login_wall
+from forager.core.http import Click, Scroll, WaitFor
+from forager.extract.html.document import Document
+from forager.extract.listings.reading import read_home
+from forager.extract.text.normalise import Line, Url
+from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFindings, PageInput, page_url
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.steps import login_wall
 
 
 class HomeListing(BaseModel):
@@ -20,7 +19,7 @@ class HomeListing(BaseModel):
     """A decimal: the rent or the price; of a range, the low end."""
     currency: Line | None = None
     price_period: Line | None = None
-    """`month` or `week`, if the page says it."""
+    """`month` or `week`, if the page has it."""
     bedrooms: Line | None = None
     bathrooms: Line | None = None
     area: Line | None = None
@@ -36,13 +35,13 @@ class HomeListing(BaseModel):
     listing_url: Url | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
     wall = login_wall(document)
     if wall:
         return Extracted(wall=wall)
     home = read_home(document)
-    findings = Findings(wanted)
+    findings = FieldFindings(wanted)
     for name, (value, source, confidence) in home.values.items():
         findings.offer(name, value, source, confidence)
     return findings.extracted("listing_url", page_url(document), kind=home.kind)

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
-from forager.extract.document import Document
-from forager.extract.main_text import TRAFILATURA, Form, main_text
-from forager.extract.normalise import As, Line, Prose
-from forager.extract.structured_data import text_of, things
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, Found, Page
+from forager.core.http import Click, Scroll, WaitFor, WaitQuiet
+from forager.extract.html.document import Document
+from forager.extract.html.main_text import SOURCE, Form, main_text
+from forager.extract.html.markdown import MarkdownOptions
+from forager.extract.html.structured_data import text_of, things
+from forager.extract.text.normalise import As, Line, Prose
+from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, FieldFound, PageInput
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
 
 NAME = "page"
 MOST_LINKS = 1_000
@@ -40,69 +41,68 @@ class AnyPage(BaseModel):
     screenshot: Raw | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
     values = {name: _READERS[name](document) for name in _READERS.keys() & wanted}
+    if "markdown" in wanted:
+        values["markdown"] = _main(document, "markdown", page.markdown)
     return Extracted({name: value for name, value in values.items() if value is not None})
 
 
-def _title(document: Document) -> Found | None:
+def _title(document: Document) -> FieldFound | None:
     if title := document.metas.get("og:title"):
-        return Found(title, "meta:og:title", 0.9)
+        return FieldFound(title, "meta:og:title", 0.9)
     if document.title:
-        return Found(document.title, "css:title", 0.9)
+        return FieldFound(document.title, "css:title", 0.9)
     heading = document.first_text("h1")
-    return Found(heading[0], f"css:{heading[1]}", 0.7) if heading else None
+    return FieldFound(heading[0], f"css:{heading[1]}", 0.7) if heading else None
 
 
-def _language(document: Document) -> Found | None:
+def _language(document: Document) -> FieldFound | None:
     if document.language:
-        return Found(document.language, "css:html[lang]", 0.9)
+        return FieldFound(document.language, "css:html[lang]", 0.9)
     declared = document.metas.get("content-language") or document.metas.get("og:locale")
-    return Found(declared.replace("_", "-"), "meta", 0.7) if declared else None
+    return FieldFound(declared.replace("_", "-"), "meta", 0.7) if declared else None
 
 
-def _description(document: Document) -> Found | None:
+def _description(document: Document) -> FieldFound | None:
     for name in ("description", "og:description", "twitter:description"):
         if description := document.metas.get(name):
-            return Found(description, f"meta:{name}", 0.9)
+            return FieldFound(description, f"meta:{name}", 0.9)
     return None
 
 
-def _main(form: Form) -> Callable[[Document], Found | None]:
-    def read(document: Document) -> Found | None:
-        text = main_text(document, form)
-        return Found(text[0], text[1], 0.9 if text[1] == TRAFILATURA else 0.6) if text else None
-
-    return read
+def _main(document: Document, form: Form, options: MarkdownOptions | None = None) -> FieldFound | None:
+    text = main_text(document, form, options)
+    return FieldFound(text, SOURCE, 0.9) if text else None
 
 
-def _html(document: Document) -> Found | None:
+def _html(document: Document) -> FieldFound | None:
     """Return the HTML, or None if the page shows no text: then it is rendered in a browser."""
-    return Found(document.source, "css:html", 1.0) if document.text.strip() else None
+    return FieldFound(document.source, "css:html", 1.0) if document.text.strip() else None
 
 
-def _links(document: Document) -> Found | None:
+def _links(document: Document) -> FieldFound | None:
     """Each address once, with the words of its first link."""
     words: dict[str, str] = {}
     for link in document.links:
         if link.url.startswith(("http://", "https://")):
             words[link.url] = words.get(link.url) or link.text
     links = [{"url": url, "text": text} for url, text in list(words.items())[:MOST_LINKS]]
-    return Found(links, "css:a[href]", 1.0) if links else None
+    return FieldFound(links, "css:a[href]", 1.0) if links else None
 
 
-def _metadata(document: Document) -> Found | None:
+def _metadata(document: Document) -> FieldFound | None:
     metas = dict(list(document.metas.items())[:MOST_METADATA])
     if document.canonical:
         metas["canonical"] = document.canonical
-    return Found(metas, "meta", 1.0) if metas else None
+    return FieldFound(metas, "meta", 1.0) if metas else None
 
 
-def _structured_data(document: Document) -> Found | None:
+def _structured_data(document: Document) -> FieldFound | None:
     outer = [thing for thing in things(document) if thing.depth == 0][:MOST_THINGS]
     data = [{"source": thing.source, **_as_json(thing.data)} for thing in outer]
-    return Found(data, outer[0].source, 1.0) if outer else None
+    return FieldFound(data, outer[0].source, 1.0) if outer else None
 
 
 def _as_json(value: Any) -> Any:
@@ -114,12 +114,11 @@ def _as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else text_of(value)
 
 
-_READERS: Mapping[str, Callable[[Document], Found | None]] = {
+_READERS: Mapping[str, Callable[[Document], FieldFound | None]] = {
     "title": _title,
     "language": _language,
     "description": _description,
-    "markdown": _main("markdown"),
-    "text": _main("text"),
+    "text": lambda document: _main(document, "text"),
     "html": _html,
     "links": _links,
     "metadata": _metadata,

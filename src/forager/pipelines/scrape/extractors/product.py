@@ -5,18 +5,15 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from forager.core.visit import Click, Scroll, WaitFor
-from forager.extract.document import Document
-from forager.extract.normalise import Line, Prose, Url
-from forager.extract.page_kind import PageKind, error_of, is_empty
-from forager.extract.products.findings import Findings as ProductFindings
-from forager.extract.products.missing import says_missing
-from forager.extract.products.parser import Parsers
-from forager.extract.products.parsers import shipped_parsers
-from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
-from forager.pipelines.scrape.findings import Findings, page_url
-from forager.pipelines.scrape.walls import login_wall
+from forager.core.http import Click, Scroll, WaitFor
+from forager.extract.html.document import Document
+from forager.extract.html.page_fit import PageFit, error_of, is_empty
+from forager.extract.products.findings import ProductFindings, says_missing
+from forager.extract.products.parser import Parsers, shipped_parsers
+from forager.extract.text.normalise import Line, Prose, Url
+from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFindings, PageInput, page_url
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.steps import login_wall
 
 _SOURCES: Mapping[str, str] = {
     "json-ld": "json-ld:Product",
@@ -25,16 +22,16 @@ _SOURCES: Mapping[str, str] = {
     "meta": "meta",
     "selector": "css",
 }
-"""What a parser calls its sources, in the words of this service; everything else is text."""
+"""Sources of a parser to the source names of this service; every other source is text."""
 
 
-class Product(BaseModel):
+class ProductFields(BaseModel):
     product_name: Line | None = None
     brand: Line | None = None
     price: Line | None = None
     """A decimal with two places; of a range, the low end."""
     currency: Line | None = None
-    """ISO 4217; null if the page does not say which."""
+    """ISO 4217; null if the page does not show it."""
     availability: Line | None = None
     """`in_stock`, `out_of_stock`, `preorder` or `discontinued`."""
     rating: Line | None = None
@@ -48,10 +45,10 @@ class Product(BaseModel):
     product_url: Url | None = None
 
 
-def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url, markup_first=True)
     told = _parsers().for_url(page.url).read(document)
-    findings = Findings(wanted)
+    findings = FieldFindings(wanted)
     kind = _kind(document, told)
     if kind != "item":
         wall = login_wall(document)
@@ -65,7 +62,7 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     return findings.extracted("product_url", page_url(document))
 
 
-def _kind(document: Document, told: ProductFindings) -> PageKind:
+def _kind(document: Document, told: ProductFindings) -> PageFit:
     if told.is_list:
         return "list"
     if says_missing(document):
@@ -82,7 +79,7 @@ def _parsers() -> Parsers:
 
 product = Extractor(
     name="product",
-    output=Product,
+    output=ProductFields,
     script=(
         WaitFor("script[type='application/ld+json'], [itemprop='price'], h1", timeout=10.0),
         Click(CONSENT, timeout=CONSENT_WAIT),

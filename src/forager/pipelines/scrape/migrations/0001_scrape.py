@@ -1,22 +1,19 @@
-"""What scrape finds: one row per page that was asked for and read."""
+"""Tables of scrape: one row for each requested page that was read."""
 
 import sqlalchemy as sa
 from alembic import op
+
+from forager.sdk.migrations import create_record_table
 
 revision = "scrape_0001"
 down_revision = None
 branch_labels = ("scrape",)
 depends_on = None
 
-# A rowid on SQLite needs INTEGER; everywhere else these are 64-bit.
-BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
 
 def upgrade() -> None:
-    op.create_table(
+    create_record_table(
         "scrape_results",
-        sa.Column("id", BIG_ID, nullable=False),
-        sa.Column("job_id", sa.BigInteger(), nullable=False),
         sa.Column("task_key", sa.Text(), nullable=False),
         sa.Column("target_type", sa.Text()),
         sa.Column("target_url", sa.Text()),
@@ -27,15 +24,11 @@ def upgrade() -> None:
         sa.Column("pages", sa.JSON()),
         sa.Column("rendered", sa.Boolean()),
         sa.Column("fetched_at", sa.BigInteger()),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("first_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("last_seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("times_seen", sa.BigInteger(), nullable=False),
-        sa.Column("gone_at", sa.BigInteger()),
-        sa.PrimaryKeyConstraint("id", name="pk_scrape_results"),
-        sa.UniqueConstraint("job_id", "task_key", name="uq_scrape_results_key"),
+        key="task_key",
+        scope="job",
     )
 
 
 def downgrade() -> None:
-    op.drop_table("scrape_results")
+    for table in ("scrape_results",):
+        op.drop_table(table)

@@ -1,4 +1,4 @@
-"""What each receiver of webhooks has accepted, and since when it accepts nothing."""
+"""Accepted messages of each receiver of webhooks, and since when it accepts none."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,0 +1,131 @@
+"""What the dashboard costs: bytes of a first load, CPU of 50 open dashboards while a job runs, and frames while 10,000
+rows scroll.
+
+`cpu_share_50` is the CPU time of the serving process while a job runs at its full rate and 50 streams are read, less
+that of the same job without streams. `frame_ms_p95` is what the page itself needs between two frames (script, style and
+layout), since a machine without a display draws frames at its own rate.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from playwright.async_api import async_playwright
+
+from bench.support.machine import Machine
+from bench.support.options import Options, parse
+from bench.support.verdict import Target, conclude
+from forager.fetch.browser.chromium import find_chromium
+from tests.support.api import KEY
+
+ROWS = 10_000
+STREAMS = 50
+SECONDS = 8.0
+TARGETS = (
+    Target("kilobytes", at_most=150),
+    Target("cpu_share_50", at_most=0.05),
+    Target("frame_ms_p95", at_most=16, quiet_only=True),
+)
+SCROLL = """async (steps) => {
+  const box = document.querySelector(".virtual");
+  const took = [];
+  for (let step = 0; step < steps; step++) {
+    const begun = performance.now();
+    box.scrollTop = (step * 997) % (box.scrollHeight - box.clientHeight);
+    box.dispatchEvent(new Event("scroll"));
+    await null; await null;
+    void box.offsetHeight;
+    took.push(performance.now() - begun);
+    await new Promise(requestAnimationFrame);
+  }
+  return took;
+}"""
+
+
+def main(options: Options) -> None:
+    del options
+    print(f"dashboard: first load, {STREAMS} streams beside a running job, {ROWS:,} rows")
+    machine = Machine()
+    with tempfile.TemporaryDirectory() as home:
+        command = [sys.executable, "-m", "bench.support.dashboard_server", home, str(ROWS)]
+        log = (Path(home) / "server.log").open("wb")
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert server.stdout is not None
+            url = next(line for line in server.stdout if line.startswith("http")).strip()
+            figures = asyncio.run(_measured(url, psutil.Process(server.pid), machine))
+        finally:
+            assert server.stdin is not None
+            server.stdin.close()
+            server.wait(60)
+    conclude("dashboard", figures, TARGETS, machine)
+
+
+async def _measured(url: str, server: psutil.Process, machine: Machine) -> dict[str, Any]:
+    async with httpx.AsyncClient(base_url=url, headers={"X-Service-Key": KEY}, timeout=60) as client:
+        machine.sample()
+        made = await client.post("/api/v1/places/jobs", json={"keyword": "bars", "state": "AZ", "pages": 1})
+        job = made.raise_for_status().json()["data"]["job_id"]
+        await asyncio.sleep(2)
+        alone = await _share(server)
+        readers = [asyncio.create_task(_read(client, job)) for _ in range(STREAMS)]
+        await asyncio.sleep(2)
+        read = await _share(server)
+        state = (await client.get(f"/api/v1/jobs/{job}")).json()["data"]
+        for reader in readers:
+            reader.cancel()
+        machine.sample()
+        seen = await _browsed(url, job)
+    left = state["queued"] + state["running"]
+    print(f"  CPU share alone {alone:.3f}, with {STREAMS} streams {read:.3f}; {left:,} tasks were left then")
+    return {**seen, "cpu_share_50": round(max(0.0, read - alone), 4), "job_ran": left > 0}
+
+
+async def _share(server: psutil.Process) -> float:
+    began, used = time.monotonic(), sum(server.cpu_times()[:2])
+    await asyncio.sleep(SECONDS)
+    return float(sum(server.cpu_times()[:2]) - used) / (time.monotonic() - began)
+
+
+async def _read(client: httpx.AsyncClient, job: str) -> None:
+    async with client.stream("GET", "/api/v1/live", params={"topics": f"overview,job:{job}"}) as stream:
+        async for _ in stream.aiter_bytes():
+            pass
+
+
+async def _browsed(url: str, job: str) -> dict[str, Any]:
+    async with async_playwright() as play:
+        program = find_chromium(os.environ.get("FORAGER_CHROMIUM"))
+        browser = await play.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
+        page = await browser.new_page(base_url=url)
+        await page.goto("/")
+        await page.get_by_label("Key").fill(KEY)
+        began = time.perf_counter()
+        await page.get_by_role("button", name="Sign in").click()
+        await page.locator(".card .figure").first.wait_for()
+        first = (time.perf_counter() - began) * 1000
+        loaded = "performance.getEntriesByType('resource').map((each) => each.transferSize)"
+        sizes = await page.evaluate(f"[...{loaded}, performance.getEntriesByType('navigation')[0].transferSize]")
+        await page.goto(f"/jobs/{job}")
+        await page.locator(".virtual .line").first.wait_for()
+        while await page.evaluate("document.querySelector('.virtual').scrollHeight") < ROWS * 40:
+            await page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
+            await asyncio.sleep(0.05)
+        took = sorted(await page.evaluate(SCROLL, 300))
+        await browser.close()
+    return {
+        "kilobytes": round(sum(sizes) / 1000, 1),
+        "first_row_ms": round(first),
+        "frame_ms_p95": round(took[int(len(took) * 0.95)], 2),
+    }
+
+
+if __name__ == "__main__":
+    main(parse(__doc__))

@@ -1,0 +1,141 @@
+"""The commands that every pipeline has for its main kind of record: list, show, history, changes, export.
+
+A pipeline's own command of the same name comes first. These read `/records/{kind}`, which every kind has.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from forager.cli import changes as change_table
+from forager.cli.export import ExportFormat
+from forager.cli.export import export as export_kind
+from forager.sdk.cli.client import part
+from forager.sdk.cli.invocation import Json, OfJob, full_job, with_api
+
+SHOWN = 6
+"""Columns of a list."""
+QUIET = frozenset({"version", "first_seen_at", "changed_at", "times_seen", "job", "evidence", "unseen"})
+NAMED_FIRST = (
+    "title",
+    "product_name",
+    "name",
+    "text",
+    "rating",
+    "price",
+    "rent_min",
+    "rent_max",
+    "city",
+    "address",
+    "phone",
+)
+"""Fields that people look for, shown before the others."""
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of the record, as the list shows it.")]
+
+
+def record_commands(kind: str) -> Mapping[str, Any]:
+    """Return the commands for a kind of record, by name."""
+    app = typer.Typer()
+
+    @app.command("list")
+    def list_records(
+        context: typer.Context,
+        job: OfJob = None,
+        limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of records.")] = 20,
+        as_json: Json = False,
+    ) -> None:
+        from forager.sdk.cli import render
+
+        async def ask(at: Any) -> Any:
+            chosen = None if job is None else await full_job(at.api, job)
+            return await at.api.get(f"/records/{part(kind)}", job=chosen, limit=limit)
+
+        found = with_api(context, ask)
+        if as_json:
+            render.show_json(found)
+        elif found:
+            names = _columns(found)
+            rows = render.table(*(name.replace("_", " ") for name in names))
+            for column in rows.columns:
+                column.no_wrap = True
+            for each in found:
+                rows.add_row(*(render.plain(each.get(name)) for name in names))
+            render.out().print(rows)
+        else:
+            render.notes().print(f"No records of the kind {kind}.", markup=False)
+
+    @app.command("show")
+    def show_record(context: typer.Context, key: Key, as_json: Json = False) -> None:
+        from forager.sdk.cli import render
+
+        found = with_api(context, lambda at: at.api.get(f"/records/{part(kind)}/{part(key)}"))
+        pairs = ((name.replace("_", " "), render.plain(value)) for name, value in found.items() if value is not None)
+        render.show_json(found) if as_json else render.out().print(render.facts(pairs))
+
+    @app.command("history")
+    def show_history(context: typer.Context, key: Key, as_json: Json = False) -> None:
+        from forager.sdk.cli import render
+
+        found = with_api(context, lambda at: at.api.get(f"/records/{part(kind)}/{part(key)}/history"))
+        if as_json:
+            render.show_json(found)
+            return
+        rows = render.table("version", "when (UTC)", "change")
+        for each in found:
+            rows.add_row(str(each["version"]), render.moment(each["at"]), render.plain(each["op"]))
+        render.out().print(rows)
+
+    @app.command("changes")
+    def show_changes(
+        context: typer.Context,
+        since: Annotated[
+            str, typer.Option(metavar="TIME", help="How long ago (90m, 1d, 2w), or when (2026-03-14T12:00:00Z).")
+        ] = "1d",
+        field: Annotated[str | None, typer.Option("--field", help="Only changes of this field, such as price.")] = None,
+        limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 100,
+        as_json: Json = False,
+    ) -> None:
+        change_table.changes(context, since, kind, field, limit, as_json)
+
+    @app.command("export")
+    def export_records(
+        context: typer.Context,
+        form: Annotated[
+            ExportFormat | None,
+            typer.Option("--format", "-f", help="Format; without it, by the suffix of --output, else JSON lines."),
+        ] = None,
+        job: OfJob = None,
+        output: Annotated[
+            Path | None, typer.Option("--output", "-o", dir_okay=False, help="Output file (default: standard output).")
+        ] = None,
+        as_json: Json = False,
+    ) -> None:
+        export_kind(context, kind, form, job, None, None, output, as_json)
+
+    helps = {
+        "list": f"List records of the kind {kind}.",
+        "show": f"Show one record of the kind {kind}.",
+        "history": f"Show the versions of a record of the kind {kind}, newest first.",
+        "changes": f"Show what is new, changed or gone, as before → now; `forager changes --kind {kind}`.",
+        "export": f"Write the records to a file; the same as `forager export {kind}`.",
+    }
+    commands: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    for name, text in helps.items():
+        commands[name].help = text
+    return commands
+
+
+def _columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the key and the first columns that hold plain values in some record, those with a known name first."""
+    keys = [name for name in found[0] if name.endswith(("_uid", "_key")) or name == "key"][:1]
+    first = [*keys, *(name for name in NAMED_FIRST if name in found[0])]
+    names = list(dict.fromkeys([*first, *found[0]]))
+    plain = [
+        name
+        for name in names
+        if name not in QUIET and any(isinstance(each.get(name), str | int | float) for each in found)
+    ]
+    return plain[:SHOWN]

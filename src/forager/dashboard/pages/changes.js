@@ -1,0 +1,28 @@
+// @ts-check
+/** The change log as it grows. */
+
+import { get } from "../lib/api.js";
+import { ago, utc, words } from "../lib/format.js";
+import { follow } from "../lib/live.js";
+import { load } from "../lib/load.js";
+import { html, list, signal } from "../lib/view.js";
+import { tag } from "../parts/states.js";
+
+/** @param {Record<string, string>} _params @param {URLSearchParams} query */
+export function page(_params, query) {
+  const kind = signal(query.get("kind") ?? "");
+  const kinds = load("/api/v1/records");
+  const rows = signal(/** @type {any[]} */ ([]));
+  const fill = () => get("/api/v1/changes/latest", { kinds: kind.peek(), limit: 200 }).then((answer) => (rows.value = answer.data), () => null);
+  fill();
+  follow("changes", fill);
+  return {
+    title: "Changes",
+    body: html`<div class="stack">
+      <div class="chips"><select aria-label="Kind" @change=${(/** @type {Event} */ event) => ((kind.value = /** @type {HTMLSelectElement} */ (event.target).value), fill())}>
+        <option value="">All kinds</option>${() => (kinds.state.value.data ?? []).map((/** @type {any} */ each) => html`<option value=${each.kind}>${words(each.kind)}</option>`)}</select></div>
+      <section class="panel">${() => (rows.value.length ? null : html`<div class="empty">Nothing has changed yet.</div>`)}
+        ${list(() => rows.value, (row) => row.id, (row) => html`<a class="look" href=${`/records/${row.peek().kind}/${encodeURIComponent(row.peek().key)}`}>${tag("", words(row.peek().kind))}
+          <div><div class="strong">${row.peek().title ?? row.peek().key}</div><div class="quiet">${row.peek().text ?? words(row.peek().op)}</div></div><span class="faint" title=${utc(row.peek().at)}>${ago(row.peek().at)}</span></a>`)}</section></div>`,
+  };
+}

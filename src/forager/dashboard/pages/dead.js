@@ -1,0 +1,55 @@
+// @ts-check
+/** Tasks that failed for good, grouped by reason, with one action for each group. */
+
+import { post } from "../lib/api.js";
+import { ago, number, utc, words } from "../lib/format.js";
+import { load, whenLoaded } from "../lib/load.js";
+import { setQuery } from "../lib/router.js";
+import { html, signal } from "../lib/view.js";
+import { act } from "../parts/feedback.js";
+import { tag } from "../parts/states.js";
+import { pagedTable } from "../parts/table.js";
+
+/** @param {Record<string, string>} _params @param {URLSearchParams} query */
+export function page(_params, query) {
+  const filter = signal({ reason: query.get("reason") ?? "", pipeline: query.get("pipeline") ?? "", job: query.get("job") ?? "" });
+  const again = signal(0);
+  const reasons = load("/api/v1/dead/reasons", { every: 30 });
+  const reload = () => (reasons.again(), (again.value = again.peek() + 1));
+  /** @param {any} group */
+  const retry = (group) => async () => {
+    /** @type {any} */
+    let answer;
+    let retried = 0;
+    do {
+      answer = (await post("/api/v1/dead/retry", { pipeline: group.pipeline, ...(group.reason ? { reason: group.reason } : {}), ...(answer?.next_cursor ? { cursor: answer.next_cursor } : {}) })).data;
+      retried += answer.retried ?? answer.requeued ?? 0;
+    } while (answer.next_cursor);
+    reload();
+  };
+  /** @param {any} group */
+  const only = (group) => {
+    const same = filter.peek().reason === group.reason && filter.peek().pipeline === group.pipeline;
+    filter.value = same ? { reason: "", pipeline: "", job: "" } : { reason: group.reason ?? "", pipeline: group.pipeline, job: "" };
+    setQuery(filter.peek());
+  };
+  return {
+    title: "Dead letters",
+    body: html`<div class="stack">
+      <section class="panel"><header><h2>By reason</h2></header>${whenLoaded(reasons, (groups) => (groups.length ? groups.map((/** @type {any} */ group) => html`<div class="look">
+        ${tag("failed", group.pipeline)}<button class="button plain" @click=${() => only(group)} aria-pressed=${() => String(filter.value.reason === group.reason && filter.value.pipeline === group.pipeline)}>
+          <strong>${number(group.letters)}</strong> ${words(group.reason ?? group.error_type ?? "unknown")} <span class="faint" title=${utc(group.last_failed_at)}>${ago(group.last_failed_at)}</span></button>
+        <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, retry(group), "They run again.")}>Retry ${number(group.letters)}</button></div>`)
+        : html`<div class="empty">No task has failed for good.</div>`))}</section>
+      <section class="panel">${pagedTable({
+        path: "/api/v1/dead", query: () => filter.value, keyOf: (row) => row.id, href: (row) => `/tasks/${row.id}`, again,
+        columns: [
+          { title: "Task", cell: (row) => html`<span class="job-name">${row.url ?? row.key}</span><br><code>${row.pipeline} ${row.id.slice(0, 8)}</code>` },
+          { title: "Why", cell: (row) => html`${tag("failed", words(row.reason ?? row.error_type))}<div class="quiet">${row.error}</div>` },
+          { title: "Attempts", right: true, wide: true, cell: (row) => number(row.attempts) },
+          { title: "Failed", right: true, wide: true, cell: (row) => html`<span title=${utc(row.ended_at)}>${ago(row.ended_at)}</span>` },
+          { title: "", right: true, cell: (row) => html`<button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/dead/${row.id}/retry`).then(reload), "It runs again.")}>Retry</button>` },
+        ], empty: () => "No dead letter matches.",
+      })}</section></div>`,
+  };
+}

@@ -1,0 +1,146 @@
+// @ts-check
+/** One job: progress, rate, cost, why it waits, its tasks, events, records and parameters. */
+
+import { address, post } from "../lib/api.js";
+import { ago, duration, moment, number, rate, utc, words } from "../lib/format.js";
+import { follow } from "../lib/live.js";
+import { load, whenLoaded } from "../lib/load.js";
+import { html, signal } from "../lib/view.js";
+import { act, confirmed } from "../parts/feedback.js";
+import { jobBar, jobName, progressText, tag, taskName } from "../parts/states.js";
+import { pagedTable, virtualTable } from "../parts/table.js";
+
+const TASK_STATES = ["queued", "running", "completed", "failed", "skipped", "cancelled"];
+const ENDED = ["completed", "partially_completed", "failed", "cancelled"];
+
+/** @param {{ id: string }} params */
+export function page({ id }) {
+  const job = load(`/api/v1/jobs/${id}`);
+  const tab = signal("tasks");
+  const again = signal(0);
+  follow(`job:${id}`, (data) => {
+    const before = job.state.peek().data;
+    job.put({ ...before, ...data });
+    if (before && before.state !== data.state) again.value = again.peek() + 1;
+  });
+  /** @param {Event} event @param {string} verb @param {string} done */
+  const steer = (event, verb, done) => act(event, async () => {
+    if (verb === "cancel" && !(await confirmed("Cancel this job? What it has found stays.", "Cancel job"))) return;
+    await post(`/api/v1/jobs/${id}/${verb}`);
+    job.again();
+    again.value = again.peek() + 1;
+  }, done);
+  const data = () => job.state.value.data;
+  return {
+    title: () => (data() ? jobName(data()) : "Job"),
+    state: html`<span>${() => (data() ? tag(data().waiting && data().state === "running" ? "waiting" : data().state) : null)}</span>`,
+    actions: html`<span class="row">${() => actions(data(), steer)}</span>`,
+    body: html`<div>${whenLoaded(job, () => html`<div class="stack">
+      ${head(data)}
+      <section class="panel">
+        <div class="tabs" role="tablist">${["tasks", "failures", "records", "rejected", "history", "parameters"].map((each) => html`<button role="tab" aria-selected=${() => String(tab.value === each)} @click=${() => (tab.value = each)}>${each}</button>`)}</div>
+        ${() => TABS[tab.value]?.(id, data, again)}
+      </section></div>`)}</div>`,
+  };
+}
+
+/** @param {any} job @param {(event: Event, verb: string, done: string) => void} steer */
+function actions(job, steer) {
+  if (!job) return null;
+  /** @param {string} verb @param {string} title @param {string} done */
+  const button = (verb, title, done) => html`<button class="button writes" @click=${(/** @type {Event} */ event) => steer(event, verb, done)}>${title}</button>`;
+  return [
+    ENDED.includes(job.state) ? null : job.state === "paused" ? button("resume", "Resume", "The job runs again.") : button("pause", "Pause", "The job is paused."),
+    job.failed ? button("retry", `Retry ${number(job.failed)} failed`, "The failed tasks run again.") : null,
+    ENDED.includes(job.state) ? null : button("cancel", "Cancel", "The job is cancelled."),
+    html`<a class="button writes" href=${`/jobs/new?from=${job.id}`}>Clone</a>`,
+  ];
+}
+
+/** @param {() => any} data */
+function head(data) {
+  const figures = () => {
+    const job = data();
+    const seconds = ((job.finished_at ? Date.parse(job.finished_at) : Date.now()) - Date.parse(job.started_at ?? job.created_at)) / 1000;
+    const ended = job.completed + job.failed + job.skipped;
+    const perSecond = job.rate ?? (seconds > 1 ? ended / seconds : null);
+    const left = perSecond && !job.finished_at ? (job.seconds_left ?? (job.total - ended) / perSecond) : null;
+    return [["Rate", rate(perSecond)], ["Left", job.finished_at ? "ended" : job.state === "paused" ? "paused" : duration(left)], ["Records", number(job.records)], ["Retries", number(job.retries)],
+      ["Credits", `${number(job.spent)}${job.max_cost ? ` of ${number(job.max_cost)}` : ""}`], ["Took", duration(seconds)]];
+  };
+  return html`<section class="panel stack">
+    <div class="spread"><code>${() => `${data().pipeline} · ${data().id}`}</code>
+      <span class="quiet" title=${() => utc(data().created_at)}>${() => `created ${ago(data().created_at)}`}</span></div>
+    <div>${() => jobBar(data())}<div class="quiet">${() => progressText(data())}</div></div>
+    ${() => (data().waiting ? html`<div class="notice warn">${data().waiting.message}</div>` : null)}
+    ${() => (data().reason && !data().waiting ? html`<div class=${`notice ${data().state === "paused" ? "warn" : ""}`}>${data().state === "paused" ? html`<strong>Paused</strong> · ` : null}${data().reason}</div>` : null)}
+    <div class="figures">${() => figures().map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${value}</div></div>`)}</div>
+  </section>`;
+}
+
+/** @typedef {(id: string, data: () => any, again: import("../lib/view.js").Signal<number>) => unknown} Tab */
+/** @type {Record<string, Tab>} */
+const TABS = { tasks, failures, records, rejected, history: past, parameters };
+
+/** @type {Tab} */
+function tasks(id, data, again) {
+  const state = signal("");
+  return html`<div><div class="chips">${TASK_STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => (state.value = state.peek() === each ? "" : each)}>${each}</button>`)}</div>
+    ${virtualTable({
+      path: `/api/v1/jobs/${id}/tasks`, query: () => ({ state: state.value }), again, widths: "minmax(150px, 2fr) 100px 70px minmax(120px, 2fr) 96px",
+      columns: [
+        { title: "Task", cell: (task) => html`<a class="link" href=${`/tasks/${task.id}`}>${taskName(task)}</a>` },
+        { title: "State", cell: (task) => tag(task.state) },
+        { title: "Attempts", right: true, cell: (task) => number(task.attempts) },
+        { title: "Reason", cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${task.reason ? `${words(task.reason)}: ` : ""}${task.error ?? ""}</span>` },
+        { title: "Ended", right: true, cell: (task) => html`<span class="faint" title=${utc(task.ended_at)}>${task.ended_at ? ago(task.ended_at) : ""}</span>` },
+      ],
+      empty: () => (state.value ? "No task of this job matches." : "This job has no tasks yet."),
+    })}</div>`;
+}
+
+/** @type {Tab} */
+function records(id, data) {
+  const found = load("/api/v1/records");
+  return html`<div>${whenLoaded(found, (kinds) => html`<p class="quiet">Records that this job found or changed.</p>
+    <div class="stack">${kinds.filter((/** @type {any} */ kind) => kind.per_job).map((/** @type {any} */ kind) => html`<div class="row"><a class="button small" href=${`/records/${kind.kind}?job=${id}`}>${words(kind.kind)}</a>
+      ${["csv", "jsonl"].map((format) => html`<a class="button small plain" download href=${address(`/api/v1/export/${kind.kind}`, { job: id, format })}>Download ${format}</a>`)}</div>`)}</div>`)}
+    <p class="quiet">${number(data().records)} writes, ${number(data().discoveries)} discovered tasks.</p></div>`;
+}
+
+/** @type {Tab} */
+function failures(id, _data, again) {
+  const reasons = load("/api/v1/dead/reasons", { query: () => (again.value, { job: id }) });
+  return html`<div>${whenLoaded(reasons, (groups) => (groups.length ? groups.map((/** @type {any} */ group) => html`<div class="look">${tag("failed", number(group.letters))}
+    <div><a class="strong" href=${address("/dead", { job: id, reason: group.reason })}>${words(group.reason ?? group.error_type ?? "unknown")}</a><div class="quiet">last ${ago(group.last_failed_at)}</div></div>
+    <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post("/api/v1/dead/retry", { job: id, ...(group.reason ? { reason: group.reason } : {}) }).then(reasons.again), "They run again.")}>Retry</button></div>`)
+    : html`<div class="empty">No task of this job has failed for good.</div>`))}</div>`;
+}
+
+/** @type {Tab} */
+function rejected(id) {
+  return pagedTable({
+    path: `/api/v1/jobs/${id}/rejected`, keyOf: (row) => row.id,
+    columns: [
+      { title: "Row", cell: (row) => html`<span class="job-name">${row.key ?? "without a key"}</span><br><code>${row.kind}</code>` },
+      { title: "What is wrong", cell: (row) => row.reason }, { title: "As it came", wide: true, cell: (row) => html`<code>${JSON.stringify(row.payload).slice(0, 300)}</code>` },
+    ], empty: () => "No row was rejected.",
+  });
+}
+
+/** @type {Tab} */
+function past(id, _data, again) {
+  return pagedTable({
+    path: `/api/v1/jobs/${id}/history`, keyOf: (row) => row.id, again,
+    columns: [
+      { title: "When", cell: (row) => html`<span title=${utc(row.at)}>${moment(row.at)}</span>` },
+      { title: "What", cell: (row) => tag(row.op) }, { title: "Details", cell: (row) => row.body?.reason ?? "" },
+    ], empty: () => "Nothing has happened to this job yet.",
+  });
+}
+
+/** @type {Tab} */
+function parameters(_id, data) {
+  return html`<div class="split even"><div><h2>Parameters</h2><pre>${JSON.stringify(data().params, null, 2)}</pre></div>
+  <div><h2>Estimate at the start</h2><pre>${JSON.stringify(data().estimate, null, 2)}</pre></div></div>`;
+}

@@ -1,0 +1,74 @@
+// @ts-check
+/** One record: its fields with their origin, its history as differences, a chart for each number that has changed. */
+
+import { moment, utc, words } from "../lib/format.js";
+import { load, whenLoaded } from "../lib/load.js";
+import { html } from "../lib/view.js";
+import { timeChart } from "../parts/chart.js";
+import { nameOf, show } from "./records.js";
+
+/** @param {{ kind: string, key: string }} params */
+export function page({ kind, key }) {
+  const path = `/api/v1/records/${kind}/${encodeURIComponent(key)}`;
+  const record = load(path);
+  const history = load(`${path}/history`, { query: { limit: 100 } });
+  return {
+    title: () => (record.state.value.data ? nameOf(record.state.value.data) : words(kind)),
+    state: html`<a class="tag" href=${`/records/${kind}`}>${words(kind)}</a>`,
+    body: html`<div class="stack">
+      <section class="panel">${whenLoaded(record, (data) => fields(data))}</section>
+      <section class="panel"><header><h2>Over time</h2></header>${whenLoaded(history, (rows) => charts(rows))}</section>
+      <section class="panel"><header><h2>History</h2></header>${whenLoaded(history, (rows) => differences(rows))}</section>
+    </div>`,
+  };
+}
+
+/** @param {any} data */
+function fields(data) {
+  const evidence = data.evidence ?? {};
+  const known = Object.entries(data).filter(([name, value]) => name !== "evidence" && value !== null && value !== "");
+  const unknown = Object.entries(data).filter(([, value]) => value === null || value === "").map(([name]) => words(name));
+  return html`<dl class="pairs">${known.map(([name, value]) => html`<dt>${words(name)}</dt>
+    <dd>${typeof value === "object" && value !== null ? html`<pre>${JSON.stringify(value, null, 2)}</pre>` : show(name, value)}
+      ${evidence[name] ? html` <span class="faint">from ${typeof evidence[name] === "object" ? JSON.stringify(evidence[name]) : String(evidence[name])}</span>` : null}</dd>`)}</dl>
+    ${unknown.length ? html`<p class="faint">Without a value: ${unknown.join(", ")}</p>` : null}`;
+}
+
+/** @param {any} row */
+const bodyOf = (row) => row.body ?? row.record ?? row.data ?? {};
+
+/** @param {any[]} rows */
+function charts(rows) {
+  const past = [...rows].reverse();
+  const names = [...new Set(past.flatMap((row) => Object.entries(bodyOf(row)).filter(([name, value]) => isNumber(name, value)).map(([name]) => name)))];
+  const moving = names.filter((name) => new Set(past.map((row) => Number(bodyOf(row)[name]))).size > 1).slice(0, 4);
+  if (!moving.length) return html`<div class="empty">No number of this record has changed yet.</div>`;
+  return html`<div class="split even">${moving.map((name) => {
+    const known = past.filter((row) => bodyOf(row)[name] !== null && bodyOf(row)[name] !== undefined);
+    return html`<div><h2>${words(name)}</h2>${timeChart({ times: known.map((row) => Date.parse(row.at)), values: known.map((row) => Number(bodyOf(row)[name])), label: name, steps: true, height: 120 })}</div>`;
+  })}</div>`;
+}
+
+/** @param {string} name @param {unknown} value */
+const isNumber = (name, value) => !/(_id|^id|version|hash|phone|zip|sku|gtin|latitude|longitude)$/.test(name) && value !== null && value !== "" && typeof value !== "boolean" && typeof value !== "object" && Number.isFinite(Number(value));
+
+/** @param {any[]} rows */
+function differences(rows) {
+  if (!rows.length) return html`<div class="empty">No history.</div>`;
+  return rows.map((row, index) => {
+    const now = bodyOf(row);
+    const before = rows[index + 1] ? bodyOf(rows[index + 1]) : {};
+    const names = Object.keys({ ...before, ...now }).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
+    const first = index === rows.length - 1;
+    return html`<div class="look"><span class="tag">${words(row.op)}</span><div>
+      ${first ? html`<span class="quiet">first seen with ${String(names.length)} fields</span>` : names.map((name) => html`<div><span class="quiet">${words(name)}</span> ${difference(before[name], now[name])}</div>`)}</div>
+      <span class="faint nowrap" title=${utc(row.at)}>${moment(row.at)}</span></div>`;
+  });
+}
+
+/** Words that were removed and added. @param {any} before @param {any} now */
+export function difference(before, now) {
+  const [old, fresh] = [before, now].map((value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value)));
+  if ((old ?? "").length > 400 || (fresh ?? "").length > 400) return html`<span class="faint">${String((old ?? "").length)} → ${String((fresh ?? "").length)} characters</span>`;
+  return html`${old ? html`<del>${old}</del>` : html`<span class="faint">none</span>`} → ${fresh ? html`<ins>${fresh}</ins>` : html`<span class="faint">none</span>`}`;
+}

@@ -1,0 +1,118 @@
+// @ts-check
+/** Records of any kind: search, columns to choose, filters from the indexes, time travel, export of what is shown. */
+
+import { address } from "../lib/api.js";
+import { ago, number, utc, words } from "../lib/format.js";
+import { load, whenLoaded } from "../lib/load.js";
+import { setQuery } from "../lib/router.js";
+import { html, signal } from "../lib/view.js";
+import { pagedTable } from "../parts/table.js";
+
+const FORMATS = /** @type {const} */ ([["csv", "CSV"], ["jsonl", "JSON lines"], ["parquet", "Parquet"], ["xlsx", "Excel"]]);
+/** Fields that name a record for a person, the best first. */
+const NAMES = ["title", "product_name", "name", "property_name", "location_name", "account_name", "reviewer_name", "display_name", "url", "page_url", "address"];
+/** Fields that a person seldom wants to see in a table. */
+const DULL = /(_uid|_hash|_id|^cid|^id|^key|version|_path|times_seen|gone_|first_seen_at|last_seen_at|changed_at|fingerprint|^evidence|^sources?$)/;
+const AMOUNT = /(price|rent|amount|cost|_usd|count|rating|score|confidence|beds|baths|sqft|size|seconds|_ms|position|total)/;
+
+/** @param {{ kind?: string }} params @param {URLSearchParams} query */
+export function page({ kind }, query) {
+  const kinds = load("/api/v1/records");
+  return {
+    title: kind ? `Records · ${words(kind)}` : "Records",
+    body: html`<div class="stack">${whenLoaded(kinds, (all) => (kind ? html`
+      <div class="chips"><a class="chip" href="/records">All kinds</a>${all.map((/** @type {any} */ each) => html`<a class="chip" aria-current=${each.kind === kind ? "page" : null} href=${`/records/${each.kind}`}>${words(each.kind)}</a>`)}</div>
+      ${table(all.find((/** @type {any} */ each) => each.kind === kind), query)}` : html`<div class="kinds">${all.map(card)}</div>`))}</div>`,
+  };
+}
+
+/** A kind with its newest records, so that it explains itself. @param {any} kind */
+function card(kind) {
+  const first = load(`/api/v1/records/${kind.kind}`, { query: { limit: 3 } });
+  return html`<a class="panel kind" href=${`/records/${kind.kind}`}><h2>${words(kind.kind)}</h2>
+    <span class="faint">${number(kind.fields.length)} fields${kind.per_job ? " · of one job each" : ""}</span>
+    ${whenLoaded(first, (rows) => (rows.length ? rows.map((/** @type {any} */ row) => html`<span class="clip quiet">${nameOf(row)}</span>`) : html`<span class="quiet">none yet</span>`))}</a>`;
+}
+
+/** @param {any} kind @param {URLSearchParams} query */
+function table(kind, query) {
+  if (!kind) return html`<div class="notice">There is no such kind of record. <a class="link" href="/records">See all kinds</a></div>`;
+  const remembered = JSON.parse(localStorage.getItem(`columns:${kind.kind}`) ?? "null");
+  const usual = kind.fields.filter((/** @type {string} */ name) => !DULL.test(name));
+  const columns = signal(/** @type {string[]} */ (remembered ?? (usual.length > 2 ? usual : kind.fields).slice(0, 6)));
+  const filters = signal(/** @type {Record<string, string>} */ (Object.fromEntries([...query].filter(([name]) => kind.filters.includes(name) || name === "job" || name === "search"))));
+  const asOf = signal(query.get("as_of") ?? "");
+  const choosing = signal(false);
+  /** @param {string} name @param {string} value */
+  const set = (name, value) => {
+    if ((filters.peek()[name] ?? "") === value) return;
+    filters.value = { ...filters.peek(), [name]: value };
+    setQuery({ [name]: value });
+  };
+  const asked = () => ({ ...filters.value, as_of: asOf.value ? new Date(asOf.value).toISOString() : "" });
+  /** @param {string} name @param {boolean} on */
+  const toggle = (name, on) => {
+    columns.value = kind.fields.filter((/** @type {string} */ each) => (each === name ? on : columns.peek().includes(each)));
+    localStorage.setItem(`columns:${kind.kind}`, JSON.stringify(columns.peek()));
+  };
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  /** @param {Event} event */
+  const typed = (event) => {
+    clearTimeout(timer);
+    const { value } = /** @type {HTMLInputElement} */ (event.target);
+    timer = setTimeout(() => set("search", value.trim()), 300);
+  };
+  return html`<div class="stack">
+    <div class="filters">
+      <label class="pill wide"><span>Search</span><input type="search" aria-label="Search" placeholder="any field" .value=${filters.peek().search ?? ""} @input=${typed}></label>
+      ${kind.filters.map((/** @type {string} */ name) => html`<label class="pill"><span>${words(name)}</span><input type="text" placeholder="any" aria-label=${`Filter by ${words(name)}`} .value=${filters.peek()[name] ?? ""}
+        @change=${(/** @type {Event} */ event) => set(name, /** @type {HTMLInputElement} */ (event.target).value.trim())}></label>`)}
+      ${() => (filters.value.job ? html`<button class="pill on" title="Show records of all jobs" @click=${() => set("job", "")}><span>Job</span><b>${filters.value.job.slice(0, 8)}</b> ×</button>` : null)}
+      <label class=${() => `pill ${asOf.value ? "on" : ""}`} title="Records as they were at this moment"><span>As of</span><input class="when" type="datetime-local" aria-label="As of" .value=${asOf.peek()} @change=${(/** @type {Event} */ event) => ((asOf.value = /** @type {HTMLInputElement} */ (event.target).value), setQuery({ as_of: asOf.peek() }))}></label>
+      <span class="end"><button class="button small" aria-expanded=${() => String(choosing.value)} @click=${() => (choosing.value = !choosing.value)}>Columns</button>
+        <details class="menu"><summary class="button small">Export</summary><div>${FORMATS.map(([format, title]) => html`<a download href=${() => address(`/api/v1/export/${kind.kind}`, { ...asked(), format })}>${title}</a>`)}
+          <span class="faint">what the filters show</span></div></details></span>
+    </div>
+    ${() => (choosing.value ? html`<div class="panel row">${kind.fields.map((/** @type {string} */ name) => html`<label class="row quiet"><input type="checkbox" .checked=${columns.peek().includes(name)}
+      @change=${(/** @type {Event} */ event) => toggle(name, /** @type {HTMLInputElement} */ (event.target).checked)}>${words(name)}</label>`)}</div>` : null)}
+    <section class="panel">${() => {
+      const [naming, others] = parted(columns.value);
+      return pagedTable({
+        path: `/api/v1/records/${kind.kind}`, query: asked, keyOf: (row) => String(keyOf(row, kind)), href: (row) => `/records/${kind.kind}/${encodeURIComponent(keyOf(row, kind))}`, fill: () => Boolean(filters.value.search),
+        columns: [{ title: naming ? words(naming) : words(kind.kind), cell: (row) => html`<span class="job-name">${short(naming ? (row[naming] ?? nameOf(row)) : nameOf(row))}</span>` },
+          ...others.map((name) => ({ title: words(name), right: AMOUNT.test(name), cell: (/** @type {any} */ row) => show(name, row[name]) }))],
+        empty: () => (Object.values(filters.value).some(Boolean) || asOf.value ? "No record matches." : html`<p>No ${words(kind.kind)} yet: a job writes them.</p><a class="button writes" href="/jobs/new">Start a job</a>`),
+      });
+    }}</section></div>`;
+}
+
+/** The column that names a record, and the others. @param {string[]} columns @returns {[string | undefined, string[]]} */
+function parted(columns) {
+  const naming = NAMES.find((name) => columns.includes(name));
+  return [naming, columns.filter((name) => name !== naming)];
+}
+
+/** @param {unknown} text */
+const short = (text) => String(text).replace(/^https?:\/\/(www\.)?/, "").slice(0, 120);
+
+/** What names a record for a person. @param {any} row */
+export function nameOf(row) {
+  const found = NAMES.find((name) => typeof row[name] === "string" && row[name]);
+  return found ? short(row[found]) : String(row._key ?? row.key ?? Object.values(row)[0] ?? "");
+}
+
+/** The key of a record: the API's own, or its first field. @param {any} row @param {any} kind */
+export const keyOf = (row, kind) => row._key ?? row.key ?? row[kind.key ?? kind.fields[0]];
+
+/** @param {string} name @param {any} value */
+export function show(name, value) {
+  if (value === null || value === undefined || value === "") return html`<span class="faint">–</span>`;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "object") return html`<code>${JSON.stringify(value).slice(0, 120)}</code>`;
+  if (/_at$/.test(name)) return html`<span class="nowrap" title=${utc(value)}>${ago(value)}</span>`;
+  if (typeof value === "number" && AMOUNT.test(name)) return number(value);
+  const text = String(value);
+  if (/^https?:\/\//.test(text)) return html`<a class="link" href=${text} target="_blank" rel="noreferrer" title=${text}>${short(text).replace(/[?#].*$/, "").slice(0, 48)}</a>`;
+  return text.length > 90 ? html`<span title=${text}>${text.slice(0, 90)}…</span>` : text;
+}

@@ -1,0 +1,82 @@
+// @ts-check
+/** Whether this installation is well: checks, workers, browsers, store, settings in force with their origin, the log. */
+
+import { ago, bytes, number, utc, words } from "../lib/format.js";
+import { load, whenLoaded } from "../lib/load.js";
+import { html, signal } from "../lib/view.js";
+import { tag } from "../parts/states.js";
+
+const MARKS = /** @type {Record<string, string>} */ ({ ok: "✓", note: "!", problem: "✗" });
+
+export function page() {
+  const health = load("/health", { every: 10 });
+  const system = load("/api/v1/system", { every: 30 });
+  const checks = load("/api/v1/system/checks");
+  return {
+    title: "System",
+    state: html`<span>${() => (health.state.value.data ? tag(health.state.value.data.status) : null)}</span>`,
+    body: html`<div class="stack">
+      <div class="split even">
+        <section class="panel"><header><h2>Checks</h2><button class="button small" ?disabled=${() => checks.state.value.busy} @click=${checks.again}>Check again</button></header>${whenLoaded(checks, doctor)}</section>
+        <div class="stack">
+        <section class="panel"><header><h2>Now</h2></header>${whenLoaded(health, figures)}</section>
+        <section class="panel"><header><h2>Store</h2></header>${whenLoaded(system, (data) => html`<dl class="pairs"><dt>Kind</dt><dd>${data.store.kind}</dd><dt>Where</dt><dd>${data.store.where}</dd>
+          <dt>Size</dt><dd>${data.store.bytes === null ? "see its server" : bytes(data.store.bytes)}</dd><dt>Forager</dt><dd>${data.version}</dd></dl>`)}</section>
+        <section class="panel"><header><h2>Workers</h2></header>${whenLoaded(system, workers)}</section>
+        <section class="panel"><header><h2>Browsers</h2><span class="faint">of the process that answers</span></header>${whenLoaded(system, (data) => browsers(data.browsers))}</section>
+        </div>
+      </div>
+      ${logTail()}
+      ${settings(system)}</div>`,
+  };
+}
+
+/** @param {any[]} found */
+function doctor(found) {
+  const order = ["problem", "note", "ok"];
+  const sorted = [...found].sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+  return html`<div>${sorted.map((each) => html`<div class="check"><i class=${each.state} title=${each.state}>${MARKS[each.state] ?? ""}</i><span class="strong">${each.check}</span>
+    <div>${each.message}${each.remedy ? html`<div class="quiet">→ ${each.remedy}</div>` : null}</div></div>`)}</div>`;
+}
+
+/** @param {any} data */
+function figures(data) {
+  const shown = [["Tasks waiting", number(data.queue_depth)], ["Tasks at work", number(data.active)], ["Dead letters", number(data.dead_letters)], ["Sinks that stall", number(data.stalled_sinks)], ["Keys refused", number(data.refused_keys)], ["Store", data.store]];
+  return html`<div class="figures">${shown.map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${value}</div></div>`)}</div>`;
+}
+
+/** @param {any} data */
+function workers(data) {
+  if (!data.workers.length) return html`<div class="empty"><p>No worker has opened this store: nothing is fetched.</p><code>forager up</code></div>`;
+  return html`<div class="scroll"><table><thead><tr><th>Worker</th><th>State</th><th class="num">Lanes</th><th class="num">Since</th></tr></thead><tbody>
+    ${data.workers.map((/** @type {any} */ each) => html`<tr><td><code>${each.name}</code></td><td>${tag(each.alive ? "active" : "failed", each.alive ? "alive" : "gone")}</td><td class="num">${number(each.lanes)}</td><td class="num" title=${utc(each.started_at)}>${ago(each.started_at)}</td></tr>`)}</tbody></table></div>`;
+}
+
+/** @param {any} pool */
+function browsers(pool) {
+  if (!pool) return html`<div class="empty"><p>No browser is installed: pages are fetched without scripts.</p><code>forager doctor</code></div>`;
+  return html`<div class="stack"><div class="figures">${[["In use", pool.in_use], ["Idle", pool.idle], ["May be started", pool.launchable], ["Tasks waiting", pool.waiting], ["Pages visited", pool.pages]].map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${number(Number(value))}</div></div>`)}</div>
+    ${pool.visits.length ? html`<div class="visits">${pool.visits.map((/** @type {any} */ visit) => html`<figure class="visit">${visit.thumbnail ? html`<img alt="" src=${visit.thumbnail}>` : html`<div class="blank"></div>`}
+      <figcaption class="clip" title=${visit.url}>${visit.url.replace(/^https?:\/\//, "")}</figcaption><span class="faint">since ${ago(visit.since)}</span></figure>`)}</div>` : html`<span class="quiet">No page is open in a browser now.</span>`}</div>`;
+}
+
+function logTail() {
+  const level = signal("info");
+  const lines = load("/api/v1/system/log", { query: () => ({ level: level.value, limit: 200 }), every: 10 });
+  return html`<section class="panel"><header><h2>Log</h2><span class="row"><span class="faint">newest first, of the process that answers</span>
+    <select aria-label="Level" @change=${(/** @type {Event} */ event) => (level.value = /** @type {HTMLSelectElement} */ (event.target).value)}>${["info", "warning", "error"].map((each) => html`<option value=${each}>${each} and above</option>`)}</select></span></header>
+    ${whenLoaded(lines, (rows) => (rows.length ? html`<div class="log" tabindex="0" role="log" aria-label="Log lines">${rows.map((/** @type {any} */ row) => html`<div><time title=${row.at}>${new Date(row.at).toLocaleTimeString()}</time><span class=${row.level}>${row.level}</span>
+      <span><b>${words(row.event)}</b> ${Object.entries(row.fields).map(([name, value]) => html`<span class="quiet">${name}=${typeof value === "object" ? JSON.stringify(value) : String(value)} </span>`)}</span></div>`)}</div>` : html`<div class="empty">No line of this level since the start.</div>`))}</section>`;
+}
+
+/** @param {import("../lib/load.js").Loaded<any>} system */
+function settings(system) {
+  const filter = signal("");
+  const changed = signal(false);
+  /** @param {any} each */
+  const wanted = (each) => (!changed.value || each.origin !== "default") && `${each.name} ${each.help ?? ""}`.toLowerCase().includes(filter.value);
+  return html`<section class="panel"><header><h2 class="nowrap">Settings in force</h2><span class="row"><label class="row quiet"><input type="checkbox" @change=${(/** @type {Event} */ event) => (changed.value = /** @type {HTMLInputElement} */ (event.target).checked)}>only those that are set</label>
+    <input class="short" type="search" placeholder="Filter" aria-label="Filter settings" @input=${(/** @type {Event} */ event) => (filter.value = /** @type {HTMLInputElement} */ (event.target).value.toLowerCase())}></span></header>
+    ${whenLoaded(system, (data) => html`<div class="scroll long" tabindex="0"><table><thead><tr><th>Setting</th><th>Value</th><th>From</th></tr></thead><tbody>
+      ${() => data.settings.filter(wanted).map((/** @type {any} */ each) => html`<tr><td class="full"><code class="strong">${each.name}</code><div class="faint">${each.help ?? ""}</div></td><td>${each.value ?? "–"}</td><td>${tag(each.origin === "default" ? "" : "active", each.origin)}</td></tr>`)}</tbody></table></div>`)}</section>`;
+}

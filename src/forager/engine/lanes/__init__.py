@@ -1,0 +1,1 @@
+"""Lanes: who owns one, how fast it may send, and when it must wait."""

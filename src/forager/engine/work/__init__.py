@@ -1,0 +1,1 @@
+"""Work: lease tasks, run their steps, settle the outcomes."""

@@ -1,1 +1,0 @@
-"""How pages of homes for rent or sale are read. Pure."""

@@ -1,0 +1,524 @@
+"""An HTML page, decoded, bounded and parsed once, and the ways in which it is read. Pure."""
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import unquote, urljoin
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from w3lib.encoding import html_to_unicode
+
+from forager.core.reading import care
+from forager.extract.html.limits import LONG_TAG, MOST_CHARACTERS, bounded, end_of_tag, within_size
+from forager.extract.text.strings import one_line
+
+# The beginning of a page's tree, if that is enough to read its markup. Pure.
+#
+# An HTML parser works from the beginning to the end, so a page whose meta tags, JSON-LD and headline end after a tenth
+# of it needs only a tenth of the time. Their places are found by searching the text, which may also find one inside of
+# a script, a comment or an attribute, or an end tag without its start tag.
+#
+# So a comment is appended to the beginning, and the tree shows how the parser has read it: inside every element that is
+# still open, or as something other than a comment. The rest of the page can change its beginning in three ways only: by
+# adding to an open element (more text for a headline, content that is moved out of a table), by a second <html>, whose
+# attributes are added to the first, or by a <frameset>, which replaces the body. In all these cases, and whenever it is
+# not certain, the whole page is parsed.
+
+
+WORTH = 0.6
+"""Share of a page up to which its beginning is parsed by itself: the limit of the cost of parsing it twice."""
+END = "end of the beginning"
+"""Text of the comment that shows the elements open at the end."""
+_GROWING = frozenset(("h1", "title", "script", "table"))
+"""Elements to which what follows adds text, or, for a table, before which it puts elements. An open <script> can have a
+comment only in <svg>."""
+_CHANGING = re.compile(r"<(?:html|frameset|script)")
+_SIGN = re.compile(r"[\t\n\f\r ]*=")
+_TYPE_WITH_AN_ENTITY = re.compile(r"type[\t\n\f\r ]*=[\t\n\f\r ]*(?:\"[^\"]*&|'[^']*&|[^\t\n\f\r \"'>]*&)")
+
+
+class Marks(NamedTuple):
+    """Ways of marking data in a page, found by a search of its text."""
+
+    json_ld: int
+    """Position of its last name; -1 without one."""
+    microdata: bool
+    loose: bool
+    """True if it has properties, inside or outside of an item."""
+    rdfa: bool
+    base: int
+    """Position of the last <base>; -1 without one."""
+
+    @classmethod
+    def of(cls, lowered: str) -> "Marks":
+        """Search a page in lower case. A search costs a fifth of a look through the tree, and `rfind` less than
+        `in`."""
+        find = lowered.rfind
+        items, properties = find("itemscope"), find("itemprop")
+        return cls(find("ld+json"), items >= 0, properties >= 0, _has_types(lowered), find("<base"))
+
+
+def _has_types(lowered: str) -> bool:
+    """Return whether an attribute `typeof` may be in the page. `typeof` without the sign is a word of many scripts."""
+    place = lowered.rfind("typeof")
+    while place >= 0 and not _SIGN.match(lowered, place + len("typeof")):
+        place = lowered.rfind("typeof", 0, place)
+    return place >= 0
+
+
+def beginning_of(source: str, lowered: str, marks: Marks) -> LexborHTMLParser | None:
+    """Return the tree of the page's beginning, with all meta tags, JSON-LD scripts and <base> and the first headline.
+
+    `lowered` is the page in lower case, each character in its place. An element of these kinds, a <title> or a <link>
+    that is the first one here is the first one of the whole page, with the same text, and so is the language of the
+    root. One exception: if the page has to be made flat because of what follows (see `html_limits`), its beginning is
+    still read as it was written.
+
+    Returns None if the whole page is to be parsed: there is no JSON-LD, which makes the rest unnecessary; other markup
+    is in use; the end is too near to the end of the page; or what follows may change the beginning.
+    """
+    if marks.json_ld < 0 or marks.microdata or marks.loose or marks.rdfa:
+        return None
+    if len(source) > MOST_CHARACTERS or source.rfind("\0") >= 0:
+        return None  # the places in the text would not be those of what is parsed
+    end = _end_of_markup(source, lowered, marks)
+    if end is None or end > len(source) * WORTH or _changes_what_precedes(lowered, end):
+        return None
+    start = f"{source[:end]}<!--{END}-->"
+    tree = LexborHTMLParser(bounded(start) if care.is_needed else start)
+    return tree if _is_complete(tree) else None
+
+
+def _end_of_markup(source: str, lowered: str, marks: Marks) -> int | None:
+    """Return where the last meta tag, base, JSON-LD script and first headline have ended, whichever is last."""
+    headline = lowered.find("<h1")
+    ends = [lowered.find("</script", marks.json_ld), lowered.find("</h1", headline) if headline >= 0 else 0]
+    if min(ends) < 0:
+        return None
+    ends += [lowered.rfind("<meta"), marks.base]
+    return max(end_of_tag(source, place) for place in ends if place >= 0)
+
+
+def _changes_what_precedes(lowered: str, end: int) -> bool:
+    """Return whether the rest of the page has JSON-LD under an escaped name, or a tag that changes the root or the
+    body."""
+    for found in _CHANGING.finditer(lowered, end):
+        if found[0] != "<script":
+            return True
+        tag = lowered[found.start() : end_of_tag(lowered, found.start())]
+        if "<" in tag[1:] or ("&" in tag and (len(tag) > LONG_TAG or _TYPE_WITH_AN_ENTITY.search(tag))):
+            return True
+    return False
+
+
+def _is_complete(tree: LexborHTMLParser) -> bool:
+    """Return whether the comment at the end is one, and stands in no element that may still grow."""
+    body = tree.body
+    # The parser adds an empty body if the text has ended before it.
+    node = body.prev if body is not None and body.child is None else tree.root
+    while node is not None and node.tag not in _GROWING:
+        if node.is_comment_node:
+            return node.comment_content == END
+        node = node.last_child
+    return False
+
+
+MOST_LINES = 20_000
+MOST_SHOWN = 4_000
+MOST_TEXT = 400_000
+MOST_LINKS = 3_000
+MOST_MARKED = 200
+"""JSON-LD scripts of a page that was made flat, those in comments included."""
+FORM_SHARE = 0.6
+"""A form that holds more of a page's text than this is the page itself: some frameworks put one around everything."""
+_HIDDEN = frozenset("script style noscript template svg head title iframe object select textarea datalist".split())
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr o:p q s samp small span "
+    "strike strong sub sup time tt u var wbr".split()
+)
+_AREAS = frozenset("header footer nav aside main form".split())
+_NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
+_ENCODED_WHOLE = re.compile(r"https?%3a%2f%2f", re.IGNORECASE)
+_FILES = (
+    b"%PDF-",
+    b"\x89PNG\r\n",
+    b"\xff\xd8\xff",
+    b"GIF87a",
+    b"GIF89a",
+    b"PK\x03\x04",
+    b"\x1f\x8b",
+    b"RIFF",
+    b"\x7fELF",
+)
+_SAMPLE = 16 * 1024
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\f\r\x1b"))
+"""Bytes that text has next to none of. Some Asian encodings use the escape character."""
+_MAYBE_UNSEEN = "[hidden], [aria-hidden], [style*='display' i], [style*='visibility' i]"
+_CENTS = re.compile(r"cent|deci|frac|\bsup\b|small", re.IGNORECASE)
+_UNSEEN = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNORECASE)
+_MAY_HIDE = re.compile(r"hidden|display\s*+:\s*+none", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleLine:
+    """Visible text between two line breaks."""
+
+    text: str
+    tag: str
+    """The block that it stands in: h1, p, li, dt …"""
+    area: str
+    """The part of the page: header, footer, nav, aside, form, main, or nothing."""
+    bold: bool = False
+    """True if all of it is set apart, as labels often are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    url: str
+    text: str
+
+
+def decoded(body: bytes, content_type: str | None = None) -> str:
+    """Text of a page. Bytes that are valid UTF-8 are UTF-8, whatever their label: a wrong label is more common."""
+    try:
+        return body.removeprefix(BOM_UTF8).decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        return str(html_to_unicode(content_type, body, default_encoding="cp1252")[1])
+    except (LookupError, UnicodeError, ValueError):
+        return body.decode("utf-8", "replace")
+
+
+def is_binary(body: bytes, content_type: str = "") -> bool:
+    """Return whether a body is a file or noise, not text in any encoding, whatever its content type."""
+    if body.startswith(_FILES):
+        return True
+    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or "utf-16" in content_type.lower():
+        return False
+    sample = body[:_SAMPLE]
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    try:
+        getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return controls > len(sample) * 0.01
+    return controls > len(sample) * 0.1
+
+
+class Document:
+    """A page to read. It makes no requests: `url` is only the base of relative links.
+
+    With `markup_first` the caller expects that markup has all fields: then only the beginning of the page is
+    parsed until something else is needed. Every answer is the same as without, but for a page that is made flat because
+    of what follows its beginning (see `html_limits`): of that one the beginning is read as it was written.
+    """
+
+    def __init__(self, html: str | bytes, url: str = "", *, markup_first: bool = False) -> None:
+        self.source = decoded(html) if isinstance(html, bytes) else html.encode("utf-8", "replace").decode("utf-8")
+        self.url = url
+        self._markup_first = markup_first
+
+    @cached_property
+    def bounded(self) -> str:
+        """The page within its limits; the source itself if it is like other pages, or if a reader makes its first
+        attempt at it."""
+        return bounded(self.source) if care.is_needed else within_size(self.source)
+
+    @cached_property
+    def tree(self) -> LexborHTMLParser:
+        """The whole page."""
+        return LexborHTMLParser(self.bounded)
+
+    @cached_property
+    def visible(self) -> str:
+        """The page within its limits, without the elements that it hides."""
+        if not _MAY_HIDE.search(self.bounded):
+            return self.bounded
+        tree = LexborHTMLParser(self.bounded)
+        for node in list(_unseen_in(tree.body)):
+            node.decompose()
+        return tree.html or ""
+
+    def json_ld(self) -> Iterator[str]:
+        """Yield the text of each JSON-LD script. A page that was made flat is searched as it was written: its tree may
+        lack them."""
+        beginning = self.beginning
+        if "tree" not in vars(self) or beginning is not self.tree or self.bounded is self.source:
+            for node in beginning.tags("script"):
+                if "ld+json" in (node.attributes.get("type") or "").lower():
+                    yield node.text()
+            return
+        place, marked = self.lowered.find("<script"), 0
+        while place >= 0 and marked < MOST_MARKED:
+            start = end_of_tag(self.source, place)
+            end = self.lowered.find("</script", start)
+            if "ld+json" in self.lowered[place:start]:
+                marked += 1
+                if not self._is_comment(place):
+                    yield self.source[start : end if end >= 0 else None]
+            place = self.lowered.find("<script", end) if end >= 0 else -1
+
+    def _is_comment(self, place: int) -> bool:
+        return self.source.rfind("<!--", 0, place) > self.source.rfind("-->", 0, place)
+
+    @cached_property
+    def lowered(self) -> str:
+        """The page's source with ASCII letters in lower case, as HTML compares names, and a `?` for what is beyond
+        Latin-1: every character keeps its place, and a page in Chinese is searched as fast as one in English."""
+        return self.source.encode("latin-1", "replace").lower().decode("latin-1")
+
+    @cached_property
+    def marks(self) -> Marks:
+        """The ways of marking data that the page uses."""
+        return Marks.of(self.lowered)
+
+    @cached_property
+    def beginning(self) -> LexborHTMLParser:
+        """The tree up to the end of all meta tags and JSON-LD and of the first headline, or the whole one.
+
+        The first element of a kind here is the first one of the page."""
+        tree = beginning_of(self.source, self.lowered, self.marks) if self._markup_first else None
+        return tree or self.tree
+
+    def _trees(self) -> Iterator[LexborHTMLParser]:
+        """The beginning, and the whole tree if what is searched is not there."""
+        yield self.beginning
+        yield self.tree
+
+    @cached_property
+    def base(self) -> str:
+        element = self.beginning.css_first("base[href]") if self.marks.base >= 0 else None
+        return self.absolute_to(self.url, element.attributes.get("href") or "") or self.url if element else self.url
+
+    def absolute(self, href: str) -> str | None:
+        return self.absolute_to(self.base, href)
+
+    @staticmethod
+    def absolute_to(base: str, href: str) -> str | None:
+        text = href.strip()
+        if text.startswith(("https://", "http://")) and text.isascii() and not _NEEDS_A_LOOK.search(text):
+            return text  # most are absolute already; urljoin would take them apart and put them together again
+        try:
+            return urljoin(base, text)
+        except ValueError:
+            return None
+
+    @cached_property
+    def title(self) -> str | None:
+        element = _own_title(self.beginning) or _own_title(self.tree) or self.tree.css_first("title")
+        return (one_line(element.text()) or None) if element else None
+
+    @cached_property
+    def language(self) -> str | None:
+        root = self.beginning.root
+        return ((root.attributes.get("lang") or root.attributes.get("xml:lang")) if root else None) or None
+
+    @cached_property
+    def metas(self) -> dict[str, str]:
+        """Meta tags by their name or property in lower case; the first with content holds."""
+        metas: dict[str, str] = {}
+        for node in self.beginning.tags("meta"):  # the first search by a selector costs more than all of this
+            attributes = node.attributes
+            name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop")
+            content = one_line(attributes.get("content") or "")
+            if name and content:
+                metas.setdefault(name.strip().lower(), content)
+        return metas
+
+    @cached_property
+    def canonical(self) -> str | None:
+        for tree in self._trees():
+            for node in tree.css("link[rel][href]"):
+                if (node.attributes.get("rel") or "").lower() == "canonical":
+                    return self.absolute(_decoded_whole(node.attributes.get("href") or ""))
+        declared = self.metas.get("og:url")
+        return self.absolute(_decoded_whole(declared)) if declared else None
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        links: list[Link] = []
+        for node in self.tree.css("a[href]")[:MOST_LINKS]:
+            url = self.absolute(node.attributes.get("href") or "")
+            if url:
+                links.append(Link(url, one_line(node.text(separator=" "))))
+        return tuple(links)
+
+    @cached_property
+    def headline(self) -> str | None:
+        """The text of the first <h1> that has some."""
+        for tree in self._trees():
+            for node in tree.tags("h1"):
+                if words := _words_of(node):
+                    return words
+        return None
+
+    def first_text(self, *selectors: str) -> tuple[str, str] | None:
+        """Text and selector of the first of these that finds some."""
+        for selector in selectors:
+            first = self.tree.css_first(selector)  # stops there, and mostly that one shows some text
+            if first is None:
+                continue
+            if words := _words_of(first):
+                return words, selector
+            for node in self.tree.css(selector)[1:]:
+                if words := _words_of(node):
+                    return words, selector
+        return None
+
+    @cached_property
+    def lines(self) -> tuple[VisibleLine, ...]:
+        body = self.tree.body
+        lines = tuple(_Reader(_unseen_places(self.tree)).read(body)) if body else ()
+        inside = sum(len(line.text) for line in lines if line.area == "form")
+        if inside <= FORM_SHARE * sum(len(line.text) for line in lines):
+            return lines
+        return tuple(replace(line, area="") if line.area == "form" else line for line in lines)
+
+    @staticmethod
+    def lines_in(node: LexborNode) -> tuple[VisibleLine, ...]:
+        """Return what a reader sees inside of one element."""
+        return tuple(_Reader().read(node))
+
+    @cached_property
+    def text(self) -> str:
+        """The visible text, up to a limit."""
+        return "\n".join(line.text for line in self.lines)[:MOST_TEXT]
+
+    @cached_property
+    def shown(self) -> tuple[VisibleLine, ...]:
+        """Lines to be searched one by one: of an endless page its beginning and its end, where imprints are."""
+        if len(self.lines) <= MOST_SHOWN:
+            return self.lines
+        return self.lines[: MOST_SHOWN * 3 // 4] + self.lines[-MOST_SHOWN // 4 :]
+
+
+def _own_title(tree: LexborHTMLParser) -> LexborNode | None:
+    """Return the title of the page, not that of a picture in it."""
+    return next((node for node in tree.tags("title") if node.parent is not None and node.parent.tag == "head"), None)
+
+
+def _words_of(node: LexborNode) -> str:
+    return one_line(node.text(separator=" ", strip=False))
+
+
+def _decoded_whole(url: str) -> str:
+    """A URL that is percent-encoded as a whole (`https%3A%2F%2F…`), decoded; any other one as it is."""
+    return unquote(url) if _ENCODED_WHOLE.match(url.strip()) else url
+
+
+class _Reader:
+    """Walks the tree once, without recursion: a page decides how deep it is."""
+
+    def __init__(self, unseen: frozenset[int] | None = None) -> None:
+        self.unseen = unseen
+        """Hidden elements of the page by `mem_id`; None: each element is looked at."""
+        self.words: list[str] = []
+        self.bold: list[bool] = []
+        self.count = 0
+
+    def read(self, body: LexborNode) -> Iterator[VisibleLine]:
+        stack: list[tuple[LexborNode | None, str, str, bool]] = [(body.child, "body", "", False)]
+        unseen = self.unseen
+        while stack and self.count < MOST_LINES:
+            node, tag, area, bold = stack.pop()
+            if node is None:
+                if self.words:  # most elements begin or end without any: this saves their generators
+                    yield from self._line(tag, area)
+                continue
+            name = node.tag or "-"
+            if name == "-text":
+                self._say(node.text_content or "", bold)
+                if (following := node.next) is not None:
+                    stack.append((following, tag, area, bold))
+                continue
+            if (following := node.next) is not None:
+                stack.append((following, tag, area, bold))
+            if name == "br":
+                if self.words:
+                    yield from self._line(tag, area)
+            elif name in _HIDDEN or name[0] in "_!-" or (_is_unseen(node) if unseen is None else node.mem_id in unseen):
+                continue
+            elif _is_control(node, name):
+                if self.words:
+                    yield from self._line(tag, area)
+                stack.append((None, "button", area, False))
+                if node.child:
+                    stack.append((node.child, "button", area, False))
+            elif name in _INLINE:
+                if self.words and self.words[-1][-1:].isdigit() and _is_cents(node, name):
+                    self.words.append(".")
+                if node.child:
+                    stack.append((node.child, tag, area, bold or name in ("b", "strong")))
+                self.words.append(" ") if name == "img" else None
+            else:
+                if self.words:
+                    yield from self._line(tag, area)
+                inner = name if name in _AREAS else area
+                stack.append((None, name, inner, False))
+                if node.child:
+                    stack.append((node.child, name, inner, bold or name == "th"))
+        if self.words:
+            yield from self._line("body", "")
+
+    def _say(self, words: str, bold: bool) -> None:
+        if not words.isspace():
+            self.words.append(words)
+            self.bold.append(bold)
+        elif self.words:  # a line does not begin with blanks
+            self.words.append(words)
+
+    def _line(self, tag: str, area: str) -> Iterator[VisibleLine]:
+        text = " ".join("".join(self.words).split())
+        bold = bool(self.bold) and all(self.bold)
+        self.words, self.bold = [], []
+        if text:
+            self.count += 1
+            yield VisibleLine(text, tag, area, bold)
+
+
+def _is_control(node: LexborNode, name: str) -> bool:
+    """Return whether an element is a control, whose words do not belong to the line around it."""
+    if name == "button":
+        return True
+    return name == "a" and (node.attributes.get("href") or "").lstrip()[:11].lower() == "javascript:"
+
+
+def _is_cents(node: LexborNode, name: str) -> bool:
+    """Return whether an element that follows a digit shows the decimals of a price: `19<sup>99</sup>`."""
+    if name != "sup" and not _CENTS.search(node.attributes.get("class") or ""):
+        return False
+    digits = node.text()
+    return len(digits) == 2 and digits.isdigit()
+
+
+def _unseen_in(body: LexborNode | None) -> Iterator[LexborNode]:
+    """Yield the outermost hidden elements below `body`, without recursion."""
+    stack = [body.child] if body is not None else []
+    while stack:
+        node = stack.pop()
+        if node is None:
+            continue
+        stack.append(node.next)
+        if node.is_element_node and _is_unseen(node):
+            yield node
+        else:
+            stack.append(node.child)
+
+
+def _unseen_places(tree: LexborHTMLParser) -> frozenset[int]:
+    """Return the hidden elements of a page by `mem_id`: one search, instead of the attributes of every element."""
+    return frozenset(node.mem_id for node in tree.css(_MAYBE_UNSEEN) if _is_unseen(node))
+
+
+def _is_unseen(node: LexborNode) -> bool:
+    attributes = node.attributes
+    if not attributes:
+        return False
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or bool(_UNSEEN.search(attributes.get("style") or ""))
+    )

@@ -1,0 +1,1 @@
+"""Reads pages of homes for rent or sale. Pure."""

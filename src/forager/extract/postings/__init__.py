@@ -1,0 +1,1 @@
+"""Reads job postings: applicant tracking systems, job boards, and pages without markup. Pure."""

@@ -1,0 +1,1 @@
+"""Readers of text: addresses, prices, URLs, phone numbers, salaries."""

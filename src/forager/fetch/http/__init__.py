@@ -1,0 +1,1 @@
+"""Plain HTTP: one request, one complete answer, guarded and capped."""

@@ -1,0 +1,1 @@
+"""Proxies: selection and health, tunnels through them, and checks."""

@@ -1,0 +1,383 @@
+"""The tools that an agent can call. Each answers within a number of tokens, and spends only within the budget."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from forager.client.connection import part
+from forager.client.errors import ApiConflict, ApiError, ApiForbidden, ApiInvalid, ApiUnauthorized, PageFailed
+from forager.client.forager import AsyncForager
+from forager.client.groups import PageResult
+from forager.core.clock import read_seconds
+from forager.mcp import text
+from forager.mcp.budget import OverBudget, SessionBudget
+
+TOKENS = 4_000
+MOST_CRAWLED = 200
+ABOUT = 600
+"""Characters that an answer has beside its rows."""
+PIPELINES = ("places", "products", "scrape")
+Pipeline = Literal["places", "products", "scrape"]
+
+REFUSED = (ApiConflict, ApiForbidden, ApiInvalid, ApiUnauthorized)
+"""Answers after which a job certainly does not exist."""
+
+
+class ToolProblem(Exception):
+    """A tool cannot handle the request. The message is for the agent."""
+
+
+class AgentTools:
+    """The tools of one session."""
+
+    def __init__(self, forager: AsyncForager, budget: SessionBudget) -> None:
+        self._forager = forager
+        self._budget = budget
+
+    def all(self) -> list[Callable[..., Any]]:
+        """Return every tool. Its name, description and parameters are those of the function."""
+        return [
+            self.read_page,
+            self.read_result,
+            self.crawl_site,
+            self.search_places,
+            self.search_products,
+            self.search_listings,
+            self.search_reviews,
+            self.get_record,
+            self.list_changes,
+            self.estimate_job,
+            self.start_job,
+            self.job_status,
+            self.cancel_job,
+            self.show_budget,
+        ]
+
+    # ── pages ──
+
+    async def read_page(
+        self, url: str, target_type: str = "page", start: int = 0, max_tokens: int = TOKENS
+    ) -> dict[str, Any]:
+        """Fetch a web page now and return its main text as Markdown. Costs 1 page of the budget.
+
+        target_type: `page` (any page), or job_posting, company_website, product, listing, linkedin_profile, which
+        return the fields of such a page. If next_start is set, call read_result with the task_id to read on; it is
+        free.
+        """
+        chars = text.room(max_tokens)
+        await self._budget.reserve("read_page", url, settled=True, pages=1)
+        formats = ["markdown"] if target_type == "page" else None
+        read = await self._forager.scrape(url, target_type, formats=formats)
+        return _page(read, start, chars)
+
+    async def read_result(self, task_id: str, start: int = 0, max_tokens: int = TOKENS) -> dict[str, Any]:
+        """Read on in a page that was fetched before, from character `start`. Free."""
+        got = await self._forager.request("GET", f"/scrape/{part(task_id)}")
+        task = got.data
+        if task["status"] != "completed":
+            raise ToolProblem(f"The page is {task['status']}: {task['error'] or 'it has no result yet'}.")
+        read = PageResult(
+            task["target_url"], task["target_type"], task["result"] or {}, task["task_id"], task["job_id"]
+        )
+        return _page(read, start, text.room(max_tokens))
+
+    async def crawl_site(
+        self, url: str, max_pages: int = 10, depth: int = 2, max_tokens: int = TOKENS
+    ) -> dict[str, Any]:
+        """Read pages of one site: the given one, and those that it links to on the same host, breadth first.
+
+        Costs one page of the budget for each (at most max_pages). Returns url, title, task_id and the beginning of
+        each; call read_result with a task_id for the whole text, free.
+        """
+        chars = text.room(max_tokens)
+        if not 1 <= max_pages <= MOST_CRAWLED or not 0 <= depth <= 5:
+            raise ToolProblem(f"max_pages should be 1 to {MOST_CRAWLED}, and depth 0 to 5.")
+        spend = await self._budget.reserve("crawl_site", url, pages=max_pages)
+        found: list[dict[str, Any]] = []
+        try:
+            await self._crawl(url, max_pages, depth, found)
+        finally:
+            await self._budget.settle(spend, pages=len(found))
+        each = max(80, (chars - ABOUT) // max(1, len(found)) - 300)
+        shown = [{**page, "beginning": page["beginning"][:each]} if "beginning" in page else page for page in found]
+        kept = text.fitting(shown, chars - ABOUT, dict)
+        return {
+            "pages_read": len(found),
+            "failed": sum("problem" in page for page in found),
+            "shown": len(kept),
+            "untrusted": text.UNTRUSTED,
+            "pages": kept,
+            "left_out": [page["url"] for page in found[len(kept) :]][:20],
+        }
+
+    async def _crawl(self, url: str, max_pages: int, depth: int, found: list[dict[str, Any]]) -> None:
+        host, seen, layer = urlsplit(url).netloc, {_bare(url)}, [url]
+        for level in range(depth + 1):
+            layer = layer[: max_pages - len(found)]
+            following: list[str] = []
+            reading = self._forager.scrape_many(layer, formats=["markdown", "links"])
+            for address in layer:  # the results come in the order of the addresses
+                read = await anext(reading)
+                found.append(_crawled(read, address))
+                links = [] if isinstance(read, PageFailed) else read.fields.get("links") or []
+                for link in links:
+                    if urlsplit(link["url"]).netloc == host and _bare(link["url"]) not in seen:
+                        seen.add(_bare(link["url"]))
+                        following.append(_bare(link["url"]))
+            layer = following
+            if not layer or len(found) >= max_pages or level == depth:
+                return
+
+    # ── what is stored ──
+
+    async def search_places(
+        self,
+        keyword: str | None = None,
+        state: str | None = None,
+        zip_code: str | None = None,
+        category: str | None = None,
+        min_rating: float | None = None,
+        title: str | None = None,
+        cursor: str | None = None,
+        max_tokens: int = TOKENS,
+    ) -> dict[str, Any]:
+        """Search the stored businesses. Free; start a places job first if there are none for a keyword and area."""
+        query = {
+            "keyword": keyword,
+            "state": state,
+            "zip": zip_code,
+            "category": category,
+            "min_rating": min_rating,
+            "title": title,
+        }
+        return await self._list("/places", query, cursor, max_tokens)
+
+    async def search_products(
+        self,
+        words: str | None = None,
+        domain: str | None = None,
+        brand: str | None = None,
+        min_price: float | None = None,
+        max_price: float | None = None,
+        availability: str | None = None,
+        cursor: str | None = None,
+        max_tokens: int = TOKENS,
+    ) -> dict[str, Any]:
+        """Search the stored products by words, or list them by filters. Free."""
+        query = {
+            "domain": domain,
+            "brand": brand,
+            "min_price": min_price,
+            "max_price": max_price,
+            "availability": availability,
+        }
+        if words is None:
+            return await self._list("/products", query, cursor, max_tokens)
+        chars = text.room(max_tokens)
+        got = await self._forager.request("GET", "/products/search", query={"q": words, "limit": 50, **query})
+        return _rows([hit["product"] for hit in got.data["hits"]], chars)
+
+    async def search_listings(
+        self,
+        market: str | None = None,
+        city: str | None = None,
+        max_rent: int | None = None,
+        beds: float | None = None,
+        cursor: str | None = None,
+        max_tokens: int = TOKENS,
+    ) -> dict[str, Any]:
+        """Search the stored apartment listings. Free."""
+        query = {"market": market, "city": city, "max_rent": max_rent, "beds": beds}
+        return await self._list("/listings", query, cursor, max_tokens)
+
+    async def search_reviews(
+        self, job: str | None = None, cursor: str | None = None, max_tokens: int = TOKENS
+    ) -> dict[str, Any]:
+        """List the stored Google Business Profile reviews, of all jobs or of one. Free."""
+        return await self._list("/records/review", {"job": job}, cursor, max_tokens)
+
+    async def get_record(self, kind: str, key: str, max_tokens: int = TOKENS) -> dict[str, Any]:
+        """Return one record whole, with its last changes. kind: place, product, listing, review, scrape_result …"""
+        chars = text.room(max_tokens)
+        record = text.cleaned(await self._forager.records.get(kind, key))
+        whole = text.json_text(record)
+        if len(whole) > chars - ABOUT:
+            record = text.short(record)
+        answer = {"untrusted": text.UNTRUSTED, "record": record, "changes": []}
+        left = chars - len(text.json_text(answer))
+        history = [row async for row in self._forager.records.history(kind, key)][:20]
+        answer["changes"] = text.fitting(history, left) if left > ABOUT else []
+        return answer
+
+    async def list_changes(
+        self, since: str = "1d", kinds: str | None = None, after: int | None = None, max_tokens: int = TOKENS
+    ) -> dict[str, Any]:
+        """List what was new, changed or gone: since a time (1h, 7d, or 2026-03-14T12:00:00Z), or after a number.
+
+        kinds: such as `product,place`. Call again with after=next_after for more, or later for news. Free.
+        """
+        chars = text.room(max_tokens)
+        number = await self._forager.changes.number_at(_moment(since)) if after is None else after
+        got = await self._forager.request("GET", "/changes", query={"after": number, "kinds": kinds, "limit": 200})
+        rows = [{name: row[name] for name in ("id", "kind", "key", "op", "at", "body")} for row in got.data]
+        kept = text.fitting(rows, chars - ABOUT)
+        upto = kept[-1]["id"] if len(kept) < len(rows) else got.meta["next_after"]
+        more = max(0, int(got.meta["last"]) - int(upto))
+        return {"untrusted": text.UNTRUSTED, "changes": kept, "next_after": upto, "numbers_after_that": more}
+
+    async def _list(self, path: str, query: Mapping[str, Any], cursor: str | None, max_tokens: int) -> dict[str, Any]:
+        """One page of a list, as far as it fits. Our cursor is the API's, and how many rows of its page were shown."""
+        chars = text.room(max_tokens)
+        skip_text, _, of_api = (cursor or "0:").partition(":")
+        if not skip_text.isdigit():
+            raise ToolProblem("cursor: give the next_cursor of an earlier answer.")
+        got = await self._forager.request("GET", path, query={**query, "cursor": of_api or None, "limit": 100})
+        skip = int(skip_text)
+        answer = _rows(got.data[skip:], chars)
+        shown = skip + len(answer["rows"])
+        if shown < len(got.data):
+            answer["next_cursor"] = f"{shown}:{of_api}"
+        elif got.meta.get("next_cursor"):
+            answer["next_cursor"] = f"0:{got.meta['next_cursor']}"
+        return answer
+
+    # ── jobs ──
+
+    async def estimate_job(self, pipeline: Pipeline, params: dict[str, Any]) -> dict[str, Any]:
+        """Estimate the maximum cost of a job, and check it against the budget. Spends nothing.
+
+        places: {keyword, state or zips, pages}. products: {urls, follow, max_pages}. scrape: {targets: [{target_url,
+        target_type, workspace_id}]}.
+        """
+        cost, plan, params = await self._cost(pipeline, params)
+        left = await self._budget.left()
+        covered = all(Decimal(str(cost[name])) <= Decimal(str(left[name])) for name in cost)
+        return {"worst_cost": cost, "budget_left": left, "covered": covered, "plan": plan, "params": params}
+
+    async def start_job(self, pipeline: Pipeline, params: dict[str, Any]) -> dict[str, Any]:
+        """Start a job and return its id at once. Its worst case is reserved from the budget; estimate_job shows it."""
+        cost, _, params = await self._cost(pipeline, params)
+        spend = await self._budget.reserve("start_job", f"{pipeline} {text.json_text(params)}", **cost)
+        try:
+            job = await self._forager.jobs.create(pipeline, params)
+        except REFUSED:
+            # Only a refusal proves that there is no job. After a lost answer it may run, so its worst case stays spent.
+            await self._budget.settle(spend)
+            raise
+        await self._budget.pays_for(spend, job["id"])
+        await self._forager.work()
+        return {"job": job["id"], "state": job["state"], "tasks": job["total"], "reserved": cost}
+
+    async def job_status(self, job: str) -> dict[str, Any]:
+        """Return a job's state, progress and cost, and why it waits, if it does."""
+        report = await self._forager.jobs.get(job)
+        names = "id pipeline state reason total queued running completed failed skipped spent records discoveries"
+        waiting = report.get("waiting")
+        return {
+            **{name: report.get(name) for name in names.split()},
+            "waits_because": waiting["message"] if waiting else None,
+            "finished_at": report["finished_at"],
+        }
+
+    async def cancel_job(self, job: str) -> dict[str, Any]:
+        """Cancel a job of this session. What is finished stays."""
+        if job not in {each["job"] for each in await self._budget.spends()}:
+            raise ToolProblem("This session has not started that job, so it cannot cancel it.")
+        await self._forager.jobs.cancel(job)
+        return await self.job_status(job)
+
+    async def show_budget(self) -> dict[str, Any]:
+        """Show the rest of this session's budget, and its spending by item."""
+        left = await self._budget.left()
+        spends = [{**each, "about": str(each["about"])[:120]} for each in await self._budget.spends()]
+        return {"session": self._budget.name, "left": left, "spent_on": text.fitting(spends, 4_000)}
+
+    async def _cost(
+        self, pipeline: str, params: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Mapping[str, Any] | None, dict[str, Any]]:
+        """Return the worst case of a job, its plan, and its parameters, limited where they had no limit."""
+        if pipeline not in PIPELINES:
+            raise ToolProblem(f"pipeline: choose from {', '.join(PIPELINES)}.")
+        params = dict(params)
+        if pipeline == "places":
+            plan = await self._forager.jobs.estimate(pipeline, params)
+            return {"credits": plan["worst_credits"], "usd": str(plan["worst_usd"])}, plan, params
+        if pipeline == "scrape":
+            return {"pages": len(params.get("targets") or ())}, None, params
+        if params.get("max_pages") is None:
+            if params.get("follow") or params.get("sitemap"):
+                raise ToolProblem("params.max_pages: a crawl that follows links or a sitemap needs one.")
+            params["max_pages"] = len(params.get("urls") or ()) + len(params.get("pages") or ())
+        return {"pages": params["max_pages"]}, None, {"recrawl": False, **params}
+
+
+def _page(read: PageResult, start: int, chars: int) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "url": read.url,
+        "page_url": read.page_url,
+        "task_id": read.task_id,
+        "untrusted": text.UNTRUSTED,
+    }
+    if read.target_type != "page":
+        fields = text.cleaned(read.fields)
+        return {**about, "fields": fields if len(text.json_text(fields)) < chars - ABOUT else text.short(fields)}
+    piece = text.part_of(read.markdown or "", start, chars - ABOUT)
+    return {
+        **about,
+        "content": text.marked(piece.text),
+        "start": start,
+        "next_start": piece.next_start,
+        "total_chars": piece.total,
+    }
+
+
+def _crawled(read: PageResult | PageFailed, url: str) -> dict[str, Any]:
+    if isinstance(read, PageFailed):
+        return {"url": url, "problem": text.clean(read.message)[:200], "reason": read.reason}
+    words = text.clean(read.markdown or "")
+    title = re.search(r"^#\s*(.+)$", words, re.MULTILINE)
+    return {
+        "url": read.url,
+        "task_id": read.task_id,
+        "title": (title[1] if title else words[:80].split("\n")[0])[:120],
+        "chars": len(words),
+        "beginning": words,
+    }
+
+
+def _rows(rows: list[Mapping[str, Any]], chars: int) -> dict[str, Any]:
+    kept = text.fitting(rows, chars - ABOUT)
+    return {
+        "untrusted": text.UNTRUSTED,
+        "shown": len(kept),
+        "summary": f"{len(kept)} of {len(rows)} rows of this page fit. Long values are cut; get_record has them whole.",
+        "rows": kept,
+        "next_cursor": None,
+    }
+
+
+def _bare(url: str) -> str:
+    return url.partition("#")[0]
+
+
+def _moment(since: str) -> datetime:
+    """Read a moment: how long ago (`1d`), or when (RFC 3339)."""
+    if re.fullmatch(r"\d+\s*[smhdw]", since.strip()):
+        return datetime.now(UTC) - timedelta(seconds=read_seconds(since))
+    try:
+        moment = datetime.fromisoformat(since.strip())
+    except ValueError:
+        raise ToolProblem(f"since: {since!r} should be 1h, 7d, or a time such as 2026-03-14T12:00:00Z.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def problem_of(error: Exception) -> str | None:
+    """Return the text of an error for the agent; None for a defect."""
+    if isinstance(error, PageFailed):
+        return f"The page could not be read ({error.reason}): {text.clean(error.message)}"
+    if isinstance(error, ApiError | ToolProblem | OverBudget | ValueError):
+        return text.clean(str(error))
+    return None

@@ -1,0 +1,1 @@
+"""`forager listings …` and `forager markets …`."""

@@ -1,0 +1,1 @@
+"""The queries behind the routes of listings and markets."""

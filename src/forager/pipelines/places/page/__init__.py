@@ -1,0 +1,1 @@
+"""The places page of the dashboard: ES modules, served as they are."""

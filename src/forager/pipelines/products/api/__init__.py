@@ -1,0 +1,1 @@
+"""The routes of products: the catalogue, crawl jobs and domains, parser health."""

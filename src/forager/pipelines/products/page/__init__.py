@@ -1,0 +1,1 @@
+"""The products page of the dashboard: ES modules, served as they are."""

@@ -1,0 +1,1 @@
+"""The queries of products: the catalogue, domains, parser health, stored pages."""

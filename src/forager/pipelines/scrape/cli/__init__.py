@@ -1,0 +1,1 @@
+"""`forager scrape …`."""

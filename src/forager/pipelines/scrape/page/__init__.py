@@ -1,0 +1,1 @@
+"""The scrape page of the dashboard: ES modules, served as they are."""

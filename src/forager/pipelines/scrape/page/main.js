@@ -1,0 +1,95 @@
+// @ts-check
+/** The playground: a page, what is wanted of it, and what came back, field by field with its source. */
+
+import { ApiError, post } from "/dashboard/lib/api.js";
+import { ago, words } from "/dashboard/lib/format.js";
+import { load, whenLoaded } from "/dashboard/lib/load.js";
+import { setQuery } from "/dashboard/lib/router.js";
+import { effect, html, signal } from "/dashboard/lib/view.js";
+import { jobName, tag } from "/dashboard/parts/states.js";
+import { result } from "./result.js";
+import { samples } from "/dashboard/parts/samples.js";
+
+const FORMATS = ["markdown", "html", "text", "links", "screenshot"];
+const RENDERS = /** @type {const} */ ([["auto", "auto: a browser only if needed"], ["http", "HTTP only"], ["browser", "browser"]]);
+
+/** @param {{ id?: string }} params @param {URLSearchParams} query */
+export function page({ id }, query) {
+  const kinds = load("/api/v1/scrape/kinds");
+  const jobs = load("/api/v1/jobs", { query: { pipeline: "scrape", limit: 8 } });
+  const body = signal(/** @type {Record<string, any>} */ ({
+    target_url: query.get("url") ?? "", target_type: query.get("kind") ?? "page", formats: query.get("kind") && query.get("kind") !== "page" ? null : ["markdown", "links"],
+    requested_fields: null, render: "auto", workspace_id: "dashboard", min_confidence: null, timeout_seconds: 60,
+  }));
+  const state = signal({ busy: false, answer: /** @type {any} */ (null), problem: "", task: "", since: 0 });
+  const errors = signal(/** @type {Record<string, string>} */ ({}));
+  const earlier = load(() => (id ? `/api/v1/scrape/${encodeURIComponent(id)}` : null));
+  effect(() => {
+    const { data, meta, error } = earlier.state.value;
+    if (data) state.value = { ...state.peek(), answer: { data, meta }, problem: data.status === "completed" ? "" : (data.error ?? `The page is ${data.status}.`) };
+    else if (error) state.value = { ...state.peek(), problem: error.message };
+  });
+  /** @param {Record<string, any>} changes */
+  const set = (changes) => void (body.value = { ...body.peek(), ...changes });
+  /** @param {SubmitEvent} event */
+  async function run(event) {
+    event.preventDefault();
+    state.value = { busy: true, answer: null, problem: "", task: "", since: Date.now() };
+    errors.value = {};
+    setQuery({ url: body.peek().target_url, kind: body.peek().target_type });
+    try {
+      const answer = await post("/api/v1/scrape/sync", wanted(body.peek()));
+      state.value = { ...state.peek(), busy: false, answer };
+    } catch (error) {
+      errors.value = error instanceof ApiError ? error.fields : {};
+      state.value = { ...state.peek(), busy: false, problem: error instanceof Error ? error.message : String(error) };
+    }
+    jobs.again();
+  }
+  return {
+    title: "Scrape",
+    state: html`<span class="quiet">Fetch one page and see what was read from it</span>`,
+    actions: html`<a class="button" href="/jobs/new?pipeline=scrape">Many pages</a>`,
+    body: html`<div class="playground">
+      <div class="stack"><section class="panel"><form class="stack" novalidate @submit=${run}>${whenLoaded(kinds, (all) => fields([...all].sort((a, b) => Number(b.name === "page") - Number(a.name === "page")), body, set, errors))}
+        <div class="row"><button class="button primary" ?disabled=${() => state.value.busy}>${() => (state.value.busy ? "Fetching…" : "Fetch")}</button>
+          <span class="faint">robots.txt and the site's pace are kept</span></div></form></section>
+        <section class="panel"><header><h2>The same request</h2></header>${samples(() => ({ method: "POST", target: "/api/v1/scrape/sync", body: JSON.stringify(wanted(body.value)) }))}</section></div>
+      <div class="stack"><section class="panel">${() => result(state.value, () => body.peek())}</section>
+        <section class="panel"><header><h2>Fetched before</h2><a href="/jobs?pipeline=scrape">All jobs →</a></header>${whenLoaded(jobs, (rows) => (rows.length ? rows.map((/** @type {any} */ job) => html`<a class="look" href=${`/jobs/${job.id}`}>${tag(job.state)}
+          <span class="clip">${jobName({ ...job, params: { ...job.params, url: job.params.targets?.[0]?.target_url, targets: undefined } })}${job.total > 1 ? html` <span class="quiet">and ${job.total - 1} more</span>` : null}</span><span class="faint">${ago(job.created_at)}</span></a>`) : html`<div class="empty">Nothing yet.</div>`))}</section></div>
+    </div>`,
+  };
+}
+
+/** The request without what is left at its default. @param {Record<string, any>} body */
+const wanted = (body) => Object.fromEntries(Object.entries(body).filter(([name, value]) => value !== null && value !== "" && !(name === "render" && value === "auto") && !(name === "timeout_seconds" && value === 60) && !(Array.isArray(value) && !value.length)));
+
+/** @param {any[]} kinds @param {import("/dashboard/lib/view.js").Signal<Record<string, any>>} body @param {(changes: Record<string, any>) => void} set @param {import("/dashboard/lib/view.js").Signal<Record<string, string>>} errors */
+function fields(kinds, body, set, errors) {
+  const value = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value;
+  const wrong = (/** @type {string} */ name) => () => (errors.value[name] ? html`<span class="error" role="alert">${errors.value[name]}</span>` : null);
+  /** @param {string} kind */
+  const choose = (kind) => set({ target_type: kind, formats: kind === "page" ? ["markdown", "links"] : null, requested_fields: null });
+  /** @param {string} list @param {string} name */
+  const toggle = (list, name) => {
+    const now = body.peek()[list] ?? [];
+    set({ [list]: now.includes(name) ? now.filter((/** @type {string} */ each) => each !== name) : [...now, name] });
+  };
+  const kind = signal(body.peek().target_type);
+  effect(() => void (kind.value = body.value.target_type));
+  return html`<label class="field"><span>Page</span><input type="url" name="url" required placeholder="https://example.com/jobs/1" .value=${body.peek().target_url} @input=${(/** @type {Event} */ event) => set({ target_url: value(event).trim() })}>${wrong("target_url")}</label>
+    <div class="field"><span>What it is</span><div class="row" role="group" aria-label="Kind of page">${kinds.map((each) => html`<button type="button" class="chip" aria-pressed=${() => String(kind.value === each.name)} @click=${() => choose(each.name)}>${each.name === "page" ? "any page" : words(each.name)}</button>`)}</div>${wrong("target_type")}</div>
+    ${() => {
+      const list = kind.value === "page" ? "formats" : "requested_fields";
+      const names = kind.value === "page" ? FORMATS : (kinds.find((each) => each.name === kind.value)?.fields ?? []);
+      return html`<div class="field"><span>${kind.value === "page" ? "Wanted" : "Fields"} <span class="faint">${kind.value === "page" ? "" : "none chosen: all of them"}</span></span>
+        <div class="row">${names.map((/** @type {string} */ name) => html`<button type="button" class="chip small" aria-pressed=${() => String((body.value[list] ?? []).includes(name))} @click=${() => toggle(list, name)}>${words(name)}</button>`)}</div>${wrong(list)}</div>`;
+    }}
+    <details><summary class="quiet">Options</summary><div class="stack">
+      <label class="field"><span>How</span><select @change=${(/** @type {Event} */ event) => set({ render: value(event) })}>${RENDERS.map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select>${wrong("render")}</label>
+      <label class="field"><span>At least this sure</span><input type="number" min="0" max="1" step="0.05" placeholder="any" @input=${(/** @type {Event} */ event) => set({ min_confidence: value(event) === "" ? null : Number(value(event)) })}>${wrong("min_confidence")}</label>
+      <label class="field"><span>Workspace</span><input type="text" .value=${body.peek().workspace_id} @input=${(/** @type {Event} */ event) => set({ workspace_id: value(event) })}><span class="faint">whose login is used if the page needs one</span>${wrong("workspace_id")}</label>
+      <label class="field"><span>Wait at most</span><input type="number" min="5" max="120" .value=${60} @input=${(/** @type {Event} */ event) => set({ timeout_seconds: Number(value(event)) || 60 })}><span class="faint">seconds; the task goes on after that</span>${wrong("timeout_seconds")}</label>
+    </div></details>`;
+}

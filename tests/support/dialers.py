@@ -1,0 +1,55 @@
+"""A dialer that connects to this machine whatever address it is given, and a guard that refuses nothing."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from yarl import URL
+
+from forager.core.errors import Refused
+from forager.fetch.guard import Address, EgressGuard
+from forager.fetch.http.connect import AddrInfo
+
+
+class Detour:
+    """`ports`: the port that is dialled → the port on loopback that answers; others lead to themselves."""
+
+    def __init__(self, ports: Mapping[int, int] | None = None) -> None:
+        self.dialled: list[tuple[str, int]] = []
+        self._ports = ports or {}
+
+    def __call__(self, info: AddrInfo) -> socket.socket:
+        address, port = str(info[4][0]), int(info[4][1])
+        self.dialled.append((address, port))
+        return _Detoured(socket.AddressFamily(info[0]), self._ports.get(port, port))
+
+
+class NoGuard(EgressGuard):
+    """Negative control: what the guard would have to be for the canary to hear a whole corpus."""
+
+    def check_url(self, url: str | URL) -> URL:
+        try:
+            return URL(url)
+        except ValueError:
+            raise Refused("no URL at all.") from None
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    def permits(self, address: str | Address, port: int) -> bool:
+        return True
+
+
+class _Detoured(socket.socket):
+    """Says that it is of the family that was asked for, and is IPv4 on loopback."""
+
+    def __init__(self, family: socket.AddressFamily, port: int) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self._claimed, self._port = family, port
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        return self._claimed
+
+    def connect(self, address: Any) -> None:
+        super().connect(("127.0.0.1", self._port))

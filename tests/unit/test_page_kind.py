@@ -1,0 +1,128 @@
+"""The kind of a page: one decision for all extractors and crawls, with its evidence."""
+
+import json
+
+import pytest
+
+from forager.extract.html.document import Document
+from forager.extract.html.page_kind import page_kind
+from forager.extract.tables import spoken, table
+
+pytestmark = pytest.mark.one_store
+
+PROSE = "<p>" + "A sentence of a text that somebody wrote to be read, with enough words to count as one. " * 3 + "</p>"
+CARD = "<li class='card'><a href='/p/{0}'>Lamp {0}</a><span class='price'>$1{0}.00</span>{1}</li>"
+
+
+def ld(**data: object) -> str:
+    return f"<script type='application/ld+json'>{json.dumps(data)}</script>"
+
+
+def kind(body: str, url: str = "https://shop.example/x", head: str = "") -> str:
+    return page_kind(Document(f"<html><head><title>Blue lamp</title>{head}</head><body>{body}</body></html>", url)).kind
+
+
+def cards(count: int, inner: str = "") -> str:
+    return "<ul>" + "".join(CARD.format(number, inner) for number in range(count)) + "</ul>"
+
+
+PRODUCT = {
+    "@type": "Product",
+    "name": "Blue lamp",
+    "offers": {"@type": "Offer", "price": "19.90", "priceCurrency": "EUR"},
+}
+ARTICLE = """<meta property='og:type' content='article'>
+<meta property='article:published_time' content='2025-03-01'>"""
+BUY = "<h1>Blue lamp</h1><span>$19.90</span><button>Add to cart</button>"
+
+
+def test_markup_of_one_product_under_the_page_s_name_is_a_product() -> None:
+    found = page_kind(Document(f"<title>Blue lamp</title>{ld(**PRODUCT)}<h1>Blue lamp</h1>", "https://shop.example/x"))
+    assert (found.kind, found.evidence) == ("product", ("markup:Product with one price",))
+    assert found.confidence > 0.9
+
+
+def test_one_price_beside_the_one_control_to_buy_is_a_product_without_markup() -> None:
+    assert kind(BUY) == "product"
+    assert kind("<h1>Blue lamp</h1><span>$19.90</span>" + PROSE) != "product"
+
+
+def test_recommended_products_below_do_not_make_a_product_page_a_list() -> None:
+    assert kind(BUY + "<h2>Others</h2>" + cards(8)) == "product"
+
+
+@pytest.mark.parametrize("button", ["", "<button>Add to cart</button>"])
+def test_three_equal_blocks_with_link_and_price_are_a_collection(button: str) -> None:
+    assert kind("<h1>Lamps</h1>" + cards(3, button), "https://shop.example/c/lamps") == "collection"
+    assert kind("<h1>Lamps</h1>" + cards(2), "https://shop.example/c/lamps") != "collection"
+
+
+def test_a_category_that_a_shop_marks_as_a_product_with_a_range_is_a_collection() -> None:
+    data = {
+        "@type": "Product",
+        "name": "Blue lamp",
+        "offers": {"@type": "AggregateOffer", "lowPrice": 5, "highPrice": 90},
+    }
+    assert kind(ld(**data) + "<h1>Blue lamp</h1>" + cards(6), "https://shop.example/category/lamps") == "collection"
+
+
+@pytest.mark.parametrize("declared", ["Article", "TechArticle", "FAQPage", "DiscussionForumPosting", "NewsArticle"])
+def test_declared_types_veto_a_product_that_is_only_guessed(declared: str) -> None:
+    assert kind(ld(**{"@type": declared, "headline": "Blue lamp"}) + BUY + PROSE * 20) != "product"
+
+
+def test_a_product_page_with_questions_and_answers_stays_a_product() -> None:
+    faq = ld(**{"@type": "FAQPage", "mainEntity": [{"@type": "Question", "name": "Is it blue?"}]})
+    assert kind(ld(**PRODUCT) + faq + BUY) == "product"
+
+
+def test_a_privacy_policy_with_a_price_in_the_cart_of_the_theme_is_no_product() -> None:
+    body = "<header>Cart $155.00</header><h1>Privacy Policy</h1>" + PROSE * 30
+    assert kind(body, "https://shop.example/policies/privacy-policy") != "product"
+
+
+@pytest.mark.parametrize(
+    ("expected", "url", "head", "body"),
+    [
+        ("article", "https://news.example/2025/03/lamps", ARTICLE, "<h1>Blue lamp</h1>" + PROSE * 12),
+        ("documentation", "https://docs.example.com/reference/lamps", "", "<pre>a</pre><pre>b</pre>" + PROSE),
+        ("forum", "https://forum.example.com/t/blue-lamps/12", "<meta name='generator' content='Discourse 3'>", PROSE),
+        ("posting", "https://a.example/", "", ld(**{"@type": "JobPosting", "title": "Nurse"}) + PROSE),
+        ("listing", "https://a.example/", "", ld(**{"@type": "Apartment", "name": "Flat"}) + PROSE),
+        ("collection", "https://a.example/x", "<meta property='og:type' content='product.group'>", BUY),
+    ],
+)  # fmt: skip
+def test_other_kinds_are_told_apart(expected: str, url: str, head: str, body: str) -> None:
+    assert kind(body, url, head) == expected
+
+
+def test_the_words_of_forty_languages_have_every_matter() -> None:
+    matters = {
+        "buy",
+        "price",
+        "in_stock",
+        "out_of_stock",
+        "apply",
+        "employment",
+        "rent",
+        "sale",
+        "rooms",
+        "area",
+        "sku",
+        "brand",
+    }
+    languages = table("languages")
+    assert len(languages) >= 30
+    assert all(language.keys() == matters and all(language.values()) for language in languages.values())
+
+
+@pytest.mark.parametrize(
+    "word", ["カートに入れる", "в корзину", "Sepete Ekle", "thêm vào giỏ hàng", "أضف إلى السلة", "V košarico"]
+)
+def test_a_control_to_buy_is_recognised_in_many_languages(word: str) -> None:
+    assert kind(f"<h1>Blue lamp</h1><span>€ 19</span><button>{word}</button>") == "product"
+
+
+def test_words_are_whole_words_where_the_script_has_blanks() -> None:
+    assert "(?<!\\w)kup(?!\\w)" in spoken("buy")
+    assert "加入购物车" in spoken("buy")

@@ -1,0 +1,82 @@
+"""Exports as Parquet, Excel and DuckDB: types are kept, ids survive, and a missing package is named."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from forager.core.errors import Rejected
+from forager.sdk import table_files
+from forager.sdk.table_files import TableForm, write_table
+
+CID = "9523048712390481237"
+ROWS: list[dict[str, Any]] = [
+    {"cid": CID, "zip": "02139", "rating": 4.5, "count": 7, "open": True, "where": {"city": "Boston"}},
+    {"cid": "1", "zip": "85001", "rating": 4, "count": None, "open": False, "where": {"city": "Phoenix"}},
+    {"cid": "=1+1", "zip": None, "rating": None, "count": 1 << 60, "open": None, "where": None, "tags": ["a"]},
+]
+
+
+async def pages() -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+    yield ROWS[:2]
+    yield ROWS[2:]
+
+
+async def written(folder: Path, form: TableForm) -> Path:
+    pytest.importorskip(table_files.EXTRAS[form][0])
+    output = folder / f"place.{form}"
+    assert await write_table(pages(), form, output, name="place", columns=["zip", "cid"]) == 3
+    assert [each.name for each in folder.iterdir()] == [output.name]
+    return output
+
+
+async def test_a_parquet_file_has_types_and_ids_as_text(tmp_path: Path) -> None:
+    output = await written(tmp_path, "parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(output)
+
+    assert table.column_names == ["zip", "cid", "rating", "count", "open", "where.city", "tags"]
+    assert table["cid"].to_pylist() == [CID, "1", "=1+1"]
+    assert table["zip"].to_pylist() == ["02139", "85001", None]
+    assert table["rating"].to_pylist() == [4.5, 4.0, None]
+    assert table["count"].to_pylist() == [7, None, 1 << 60]
+    assert table["where.city"].to_pylist() == ["Boston", "Phoenix", None]
+
+
+async def test_a_duckdb_file_can_be_queried(tmp_path: Path) -> None:
+    output = await written(tmp_path, "duckdb")
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(output), read_only=True) as database:
+        rows = database.execute('SELECT cid, zip, "count", "where.city" FROM place ORDER BY rating DESC').fetchall()
+
+    assert rows[0] == (CID, "02139", 7, "Boston")
+    assert {row[2] for row in rows} == {7, None, 1 << 60}
+
+
+async def test_a_spreadsheet_keeps_long_ids_and_leading_zeros_and_runs_no_formula(tmp_path: Path) -> None:
+    output = await written(tmp_path, "xlsx")
+    with ZipFile(output) as book:
+        sheet = book.read("xl/worksheets/sheet1.xml").decode()
+
+    assert all(f">{text}<" in sheet for text in (CID, "02139", "=1+1", str(1 << 60)))
+    assert "<f>" not in sheet
+    assert f"<v>{CID}</v>" not in sheet
+
+
+async def test_a_missing_package_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(table_files, "import_module", missing)
+    with pytest.raises(Rejected, match=r"xlsxwriter: pip install 'forager-data\[excel\]'"):
+        await write_table(pages(), "xlsx", tmp_path / "x.xlsx", name="place", columns=[])
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xlsxwriter")
+    monkeypatch.setattr(table_files, "MOST_SHEET_ROWS", 2)
+    with pytest.raises(Rejected, match="at most 2 rows, and these are 3"):
+        await write_table(pages(), "xlsx", tmp_path / "x.xlsx", name="place", columns=[])
