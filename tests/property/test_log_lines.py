@@ -18,12 +18,13 @@ from forager.core.database import Row
 from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
-from forager.engine.work.job_log import JobLog
+from forager.engine.work.job_log import SUMMARY_EVERY, JobLog
 from forager.logging import configure_logs
 from forager.pipelines.scrape.job import ScrapeTask
 from forager.pipelines.scrape.pipeline import build
 from forager.pipelines.scrape.reasons import REASONS
 from forager.pipelines.scrape.reports import page_line
+from tests.support.clock import FakeClock
 
 paths = st.from_regex(r"/[a-z0-9/]{0,20}", fullmatch=True)
 hosts = st.from_regex("[a-z]{1,9}[.]example", fullmatch=True)
@@ -140,3 +141,23 @@ async def test_the_log_of_jobs_closes_while_a_line_arrives() -> None:
             await asyncio.sleep(0)
         async with asyncio.timeout(30):
             await log.close()
+
+
+class CountingClock(FakeClock):
+    reads = 0
+
+    def monotonic(self) -> float:
+        self.reads += 1
+        return super().monotonic()
+
+
+async def test_the_log_of_jobs_does_not_spin_while_its_clock_stands_just_before_a_summary() -> None:
+    clock = CountingClock()
+    log = JobLog(Rows({"id": 1}), clock, [SCRAPE], {})
+    log.start()
+    await asyncio.sleep(0)
+    clock.fire_next(clock.monotonic() + SUMMARY_EVERY - 1e-6)
+    log.changed([])
+    await asyncio.sleep(0.3)
+    assert clock.reads < 50
+    await log.close()

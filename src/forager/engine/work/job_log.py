@@ -158,7 +158,9 @@ class JobLog:
             with contextlib.suppress(TimeoutError):
                 # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes with the event, and the
                 # process would wait for this task for ever when it closes.
-                async with asyncio.timeout(max(0.0, next_summary - self._clock.monotonic())):
+                # At least a moment: this timer runs in real time, and a clock that stands just before the summary would
+                # otherwise keep the loop turning without end.
+                async with asyncio.timeout(max(GATHER_SECONDS, next_summary - self._clock.monotonic())):
                     await self._arrived.wait()
                     # The ledger reports the end of a job before the worker reports the last attempts of it.
                     await asyncio.sleep(GATHER_SECONDS)
