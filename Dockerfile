@@ -6,8 +6,10 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_CONSTRAINT=/src/const
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src ./src
+# The version of the tag, which is not in the build context: --build-arg FORAGER_VERSION=1.2.3.
+ARG FORAGER_VERSION=0.1.0.dev0
 RUN python -m venv /opt/forager \
-    && /opt/forager/bin/pip install '.[bigquery,browser,celery,dlt,duckdb,excel,fields,kafka,mcp,notify,parquet,postgres,prefect,s3]'
+    && SETUPTOOLS_SCM_PRETEND_VERSION=$FORAGER_VERSION /opt/forager/bin/pip install '.[bigquery,browser,celery,dlt,documents,duckdb,excel,fields,kafka,mcp,notify,otel,parquet,postgres,prefect,s3]'
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \

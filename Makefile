@@ -1,11 +1,12 @@
 # What one can do here. `make` alone lists it; every target sets up what it needs, once.
-# Settable: NAME (one benchmark, or the pipeline of a walk), WORKERS (test processes), ARGS (passed on to pytest), PYTHON (for the first setup).
+# Settable: NAME (one benchmark, or the pipeline of a walk), SEEDS, FROM and SEED (of a simulation), WORKERS (test processes), ARGS (passed on to pytest), HOURS (of a soak run), PYTHON (for the first setup).
 
 BIN     := .venv/bin
 RUNTIME := .venv/.runtime-ready
 DEV     := .venv/.dev-ready
 WORKERS ?= 4
 NAME    ?=
+HOURS   ?= 3
 ARGS    ?=
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their
 # order, mixed by tests/support/scheduling.py. Files with few tests are the long ones, and sorted to the end they would
@@ -20,7 +21,7 @@ CORE    := tests/unit tests/contract -m "not chaos and not servers and not postg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test servers test-servers test-core quick check format bench screenshots chaos fuzz walk requirements settings wheel clean
+.PHONY: help setup demo test servers test-servers test-core quick check format bench screenshots chaos fuzz simulate soak security walk requirements settings wheel release-check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +97,21 @@ fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres
 	FORAGER_FUZZ_EXAMPLES=100 $(PYTEST) tests/property tests/contract/api/test_api_fuzz.py --hypothesis-profile fuzz --timeout 3600 -o faulthandler_timeout=3900 $(ARGS)
 
+simulate: $(DEV) ## the whole application on a simulated machine, by seed: make simulate SEEDS=1000, or SEED=17 for one
+	$(BIN)/python -m tests.simulate --seeds $(or $(SEEDS),1000) --from $(or $(FROM),1) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: $(DEV) ## all pipelines for HOURS (3), browsers included: memory, handles, WAL, queue and lag must stay flat
+	@scripts/setup browser
+	$(BIN)/python -m scripts.soak --hours $(HOURS)
+
+security: $(DEV) ## run every security check, audit the dependencies, write docs/contributing/security-checks.md (ARGS=--full for the long search)
+	@scripts/setup postgres
+	@scripts/setup browser
+	@scripts/setup brokers
+	@scripts/setup s3
+	@scripts/setup bigquery
+	$(BIN)/python -m scripts.security $(ARGS)
+
 walk: $(DEV) ## list the files that one task passes through: make walk NAME=places
 	@$(BIN)/python -m scripts.walk $(NAME)
 
@@ -107,6 +123,13 @@ settings: $(DEV) ## write docs/settings.md and .env.example from the declaration
 
 wheel: $(DEV) ## build dist/forager_data-*.whl
 	@scripts/setup wheel
+
+release-check: $(DEV) ## build wheel and sdist, and check version, metadata, contents, changelog and licences
+	@$(BIN)/python -m scripts.release_check
+
+docs: ## build the documentation as a site with search into build/site, links checked
+	@scripts/setup docs
+	@$(BIN)/python -m scripts.docs_site
 
 clean: ## remove .venv, caches and build output (never .forager, which holds data)
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis

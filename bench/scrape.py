@@ -142,11 +142,11 @@ async def _left(app: App) -> int:
 
 
 @contextlib.asynccontextmanager
-async def service(url: str) -> AsyncIterator[tuple[App, aiohttp.ClientSession]]:
+async def service(url: str, log_level: str = "WARNING") -> AsyncIterator[tuple[App, aiohttp.ClientSession]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "policies.yaml").write_text(POLICY)
-        settings = load_settings(_overrides(home, url), env={}, cwd=home)
+        settings = load_settings({**_overrides(home, url), "log_level": log_level}, env={}, cwd=home)
         configure_logs(settings.log_level, settings.log_format, settings.secrets())
         async with (
             open_app(settings) as app,

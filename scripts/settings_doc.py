@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from forager import __version__
 from forager.app.config import declared_settings
 from forager.settings import Declared
 
@@ -61,9 +62,7 @@ def render_example() -> str:
     for common in (True, False):
         for group, members in _groups(common=common).items():
             parts.append(f"\n# --- {group}{'' if common else ': advanced'} ---\n")
-            parts.extend(
-                f"\n# {each.about}{_also(each)}\n#{each.name.variable}={each.default or ''}\n" for each in members
-            )
+            parts.extend(f"\n# {each.about}{_also(each)}\n#{each.name.variable}={_default(each)}\n" for each in members)
     return "".join(parts)
 
 
@@ -82,8 +81,13 @@ def _groups(*, common: bool) -> dict[str, list[Declared]]:
     return groups
 
 
+def _default(each: Declared) -> str:
+    """Return the default without the version of this installation, which is another one at every commit."""
+    return str(each.default or "").replace(f"/{__version__}", "/VERSION")
+
+
 def _row(each: Declared) -> str:
-    default = f"`{each.default}`" if each.default else ""
+    default = f"`{_default(each)}`" if each.default else ""
     seed = f"`{each.name.seed}`" if each.name.seed else ""
     return f"| `{each.name.variable}` | {default} | {each.limits} | {seed} | {each.about} |\n"
 

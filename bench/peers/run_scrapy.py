@@ -1,4 +1,6 @@
-"""`run_scrapy.py URLS [JOBDIR]`: the pages of a file through Scrapy, items in memory. Prints one JSON line.
+"""`run_scrapy.py URLS shop|real [JOBDIR]`: the pages of a file through Scrapy, items in memory. Prints one JSON line.
+
+`shop`: the fields of a shop whose markup is known; `real`: those of any shop, with extruct and price-parser.
 
 As its documentation advises for broad and fast crawls: the asyncio reactor, 64 requests at once, no cookies, no
 retries, no log. With JOBDIR its queue and its set of seen requests are on disk, so that a crawl can be resumed.
@@ -14,6 +16,7 @@ import time
 from pathlib import Path
 
 import scrapy
+from real_fields import fields_of
 from scrapy.crawler import CrawlerProcess
 
 URLS = Path(sys.argv[1]).read_text().split()
@@ -28,6 +31,10 @@ class Shop(scrapy.Spider):
             yield scrapy.Request(url)
 
     def parse(self, response):
+        if sys.argv[2] == "real":
+            if (item := fields_of(response.text, response.url)) is not None:
+                yield item
+            return
         for text in response.css('script[type="application/ld+json"]::text').getall():
             data = json.loads(text)
             for thing in data if isinstance(data, list) else [data]:
@@ -67,8 +74,8 @@ settings = {
     "LOG_ENABLED": False,
     "ITEM_PIPELINES": {Collect: 1},
 }
-if len(sys.argv) > 2:
-    settings["JOBDIR"] = sys.argv[2]
+if len(sys.argv) > 3:
+    settings["JOBDIR"] = sys.argv[3]
 process = CrawlerProcess(settings)
 began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
 process.crawl(Shop)

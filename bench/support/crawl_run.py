@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,10 @@ IN_FLIGHT = 64
 POLICY = f"no pause (100,000/s at once), {IN_FLIGHT} in flight, under the shop's own domain"
 
 
-async def run(base: str, pages: int, *, fsync: bool = True, readers: int = 0) -> dict[str, Any]:
+async def run(
+    base: str, pages: int, *, fsync: bool = True, readers: int = 0, urls: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Crawl the shop's first pages, or these pages: then some of them may be no product."""
     with tempfile.TemporaryDirectory(prefix="forager-crawl-") as folder:
         home = Path(folder)
         rules = home / "policies.yaml"
@@ -57,13 +60,14 @@ async def run(base: str, pages: int, *, fsync: bool = True, readers: int = 0) ->
             loaded = loaded.model_copy(update={"readers": readers})
         async with open_app(loaded) as app:
             started, used = time.perf_counter(), _cpu()
-            job = await submit(app, base, pages)
+            job = await submit(app, list(urls) or addresses(base, pages), pages)
             async with app.engine(schedules=False):
                 await ended(app, pages)
                 readers_now: list[int] = app.offload.readers  # type: ignore[attr-defined]
                 read = sum(map(cpu_of, readers_now))
                 seconds, used = time.perf_counter() - started, _cpu() - used
-            await completed(app, job)
+            if not urls:
+                await completed(app, job)
             (row,) = await app.database.fetch("SELECT count(*) AS items FROM items WHERE price IS NOT NULL")
     return {
         "seconds": seconds,
@@ -80,9 +84,9 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def submit(app: App, base: str, pages: int) -> UUID:
+async def submit(app: App, addresses: Iterable[str], pages: int) -> UUID:
     """Submit a list as `forager crawl --file` does: read and sent in parts."""
-    about, urls = {"recrawl": False}, addresses(base, pages)
+    about, urls = {"recrawl": False}, iter(addresses)
     part = min(MOST_URLS, pages // 2)
     opened = await app.open_job("products", about, {**about, "urls": list(islice(urls, part))}, key=None)
     for first in range(part, pages, part):
@@ -112,5 +116,7 @@ def _without_fsync() -> None:
 
 if __name__ == "__main__":
     request = json.loads(sys.argv[1])
-    answer = run(request["base"], request["pages"], fsync=request["fsync"], readers=request.get("readers", 0))
+    listed = Path(request["urls"]).read_text().split() if "urls" in request else ()
+    readers = request.get("readers", 0)
+    answer = run(request["base"], request["pages"], fsync=request["fsync"], readers=readers, urls=listed)
     print(json.dumps(uvloop.run(answer)), flush=True)

@@ -33,7 +33,9 @@ QUEUES = Peers(
         "uvloop==0.23.0",
     ),
 )
-CRAWLERS = Peers(".bench-crawlers", ("scrapy==2.19.0", "crawlee[parsel]==1.11.0"))
+CRAWLERS = Peers(
+    ".bench-crawlers", ("scrapy==2.19.0", "crawlee[parsel]==1.11.0", "extruct==0.18.0", "price-parser==0.5.1")
+)
 
 
 def prepare(peers: Peers = QUEUES) -> None:

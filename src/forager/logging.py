@@ -139,7 +139,19 @@ def recent_lines() -> list[Mapping[str, Any]]:
 
 def _remembered(_logger: Any, _method: str, event: EventDict) -> EventDict:
     _recent.append(dict(event))
+    for watch in _watchers:
+        watch(event)
     return event
+
+
+_watchers: list[Callable[[Mapping[str, Any]], None]] = []
+
+
+def watch_lines(watch: Callable[[Mapping[str, Any]], None]) -> Callable[[], None]:
+    """Call `watch` with every line that is logged from now on, without its secrets. It must not raise or log. Returns
+    the function that ends this."""
+    _watchers.append(watch)
+    return lambda: _watchers.remove(watch)
 
 
 def configure_logs(
@@ -203,7 +215,7 @@ class _Lines(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 — the library's name
         """Report the failure without the record: the standard implementation would print its arguments, including
         secrets."""
-        lost = {"level": "error", "event": "a log line could not be written", "logger": record.name}
+        lost = {"level": "error", "event": "log_line_lost", "logger": record.name}
         try:
             self.stream.write(f"{_dumped(lost)}\n")
         except (OSError, ValueError):

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from forager.sandbox.model import SimulatedModel
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.scrape_pages import SiteAnswer, page
 from forager.sandbox.site import SandboxSite
@@ -116,6 +117,45 @@ async def test_a_batch_survives_kill_9_and_every_task_ends_once__SC_1(machine: M
                 await kill(machine)
             check(await ended(machine, job))
             assert len([visit for visit in site.log if visit.path != "/robots.txt"]) >= PAGES
+
+
+async def test_described_fields_survive_kill_9_and_no_question_is_charged_twice__SC_1(machine: Machine) -> None:
+    pages, budget = 40, "10"
+    async with website(machine) as site, SimulatedModel("key", latency=0.3) as model:
+        machine.environment |= {
+            "FORAGER_EGRESS_ALLOW": f"{site.endpoint},{model.endpoint}",
+            "FORAGER_LLM_URL": model.base_url,
+            "FORAGER_LLM_API_KEY": "key",
+            "FORAGER_LLM_MODEL": model.name,
+            "FORAGER_LLM_PRICE_IN": "1",
+            "FORAGER_LLM_PRICE_OUT": "1",
+        }
+        for n in range(pages):
+            html = f"<title>Table {n}</title><h1>Table {n}</h1><p>Price: {n + 100} EUR</p><p>{'Wood. ' * 50}</p>"
+            site.answers[f"/t/{n}"] = SiteAnswer(200, html.encode())
+        schema = {"fields": {"title": {"css": "h1"}, "price": {"type": "integer", "describe": "what it costs"}}}
+        targets = [{"url": site.url(f"/t/{n}"), "schema": schema, "render": "http"} for n in range(pages)]
+        with machine.started("up"):
+            async with calling(machine) as client:
+                made = await client.post(f"{API}/batch", json={"targets": targets, "max_usd": budget})
+                assert made.status_code == 202, made.text
+            job = str(made.json()["data"]["job_id"])
+            hits = 0
+            for quarter in (1, 2):
+                async with asyncio.timeout(PATIENCE):
+                    while len(model.log) < pages * quarter // 4:
+                        await asyncio.sleep(0.01)
+                hits += len(model.in_flight)
+                await kill(machine)
+            seen = await ended(machine, job)
+        assert hits > 0, "no kill hit a question in flight"
+        prices = [each["result"]["price"] for each in seen["results"]]
+        assert (seen["status"], prices) == ("completed", [n + 100 for n in range(pages)])
+        charged = [each.key for each in model.log if each.tokens]
+        assert len(charged) == len(set(charged)) == pages, "a repeated question is one with the same key"
+        assert len(model.log) > pages, "the questions that a kill interrupted were repeated"
+        spent = float(seen["spent_usd"])
+        assert model.charged / 1_000_000 <= spent <= float(budget), "at a dollar per million tokens"
 
 
 async def test_after_kills_in_the_middle_of_batches_every_job_is_reported_once_by_id__SC_13__R16(

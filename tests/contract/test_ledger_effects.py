@@ -264,7 +264,7 @@ async def test_an_effect_of_a_hook_that_is_refused_stops_nothing_but_itself(rig:
     with capture_logs() as logs:
         await worker.complete(leases.values())
     assert rig.states(job) == {"refused": "completed"}
-    assert [line["event"] for line in logs] == ["an effect of a hook was refused"]
+    assert [line["event"] for line in logs] == ["hook_effect_refused"]
     assert await _counts(rig) == {"a": 0, "b": 0, "after refused": 1, "job completed": 1}
 
 

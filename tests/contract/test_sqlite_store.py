@@ -23,6 +23,7 @@ from forager.ledger.sqlite.upkeep import compact
 from tests.support.auditor import SqliteTables
 from tests.support.rig import HandClock, Rig, Worker, create_store, open_sqlite, sqlite_rig
 from tests.support.rig_pipelines import Call, Seen, Thing, calls
+from tests.support.rig_pipelines import catalog as pipelines_catalog
 
 HOUR = 3600
 
@@ -45,6 +46,28 @@ async def rig(path: Path) -> AsyncIterator[Rig]:
 async def test_the_store_belongs_to_one_process(rig: Rig, path: Path) -> None:
     with pytest.raises(StoreLocked, match="belongs to one process"):
         await open_sqlite(path, HandClock())
+
+
+class FullAtTheStart:
+    """The disk is full at the first commit."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+
+    def at(self, point: str) -> None:
+        self.commits += point == "before-commit"
+        if self.commits == 1:
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
+
+
+async def test_a_store_that_could_not_be_opened_on_a_full_disk_can_be_opened_by_the_same_process(path: Path) -> None:
+    catalog, clock = pipelines_catalog(), HandClock()
+    with pytest.raises(StoreFull):
+        await SqliteLedger.open(path, catalog, clock=clock, faults=FullAtTheStart())
+    ledger = await SqliteLedger.open(path, catalog, clock=clock)
+    await ledger.close()
 
 
 class WatchedConnection(sqlite3.Connection):

@@ -28,9 +28,11 @@ def names(connection: Connection) -> set[str]:
 def _table(connection: Connection, name: str) -> dict[str, Any]:
     look = inspect(connection)
     return {
-        "columns": [
-            (c["name"], repr(c["type"]), c["nullable"], c["default"], c.get("comment")) for c in look.get_columns(name)
-        ],
+        # By name: a column that a later migration adds is the last one, and statements name their columns.
+        "columns": sorted(
+            (c["name"], repr(c["type"]), c["nullable"], str(c["default"]), str(c.get("comment")))
+            for c in look.get_columns(name)
+        ),
         "key": look.get_pk_constraint(name),
         "unique": sorted((u["name"], u["column_names"]) for u in look.get_unique_constraints(name)),
         "foreign": sorted((f["name"], f["constrained_columns"], f["options"]) for f in look.get_foreign_keys(name)),

@@ -89,7 +89,19 @@ def test_plain_alembic_has_the_commands_of_a_schema_update__PR_20(store: Store, 
 
     ran = alembic("upgrade", "head")
     assert ran.returncode == 0, ran.stderr
-    every = {"alerts", "core", "deliveries", "listings", "places", "products", "reviews", "scrape", "sites", "watches"}
+    every = {
+        "alerts",
+        "core",
+        "deliveries",
+        "listings",
+        "places",
+        "products",
+        "reviews",
+        "scrape",
+        "sites",
+        "watches",
+        "web",
+    }
     assert {each.rpartition("_")[0] for each in current(there)} == every
     migrations = copy / "src/forager/pipelines/products/migrations"
     before = set(copy.rglob("migrations/**/*.py"))
@@ -127,6 +139,7 @@ def test_each_branch_has_one_head() -> None:
         "scrape",
         "sites",
         "watches",
+        "web",
     ]
     assert set(branches.values()) == heads(where)
 

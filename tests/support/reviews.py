@@ -65,7 +65,7 @@ async def open_reviews(
     settings_of = {
         name: config.pop(name)
         for name in list(config)
-        if name.startswith(("google_", "kafka_", "max_waiting", "ratelimit"))
+        if name.startswith(("google_", "kafka_", "max_waiting", "ratelimit", "record", "otel_"))
     }
     made = GoogleConfig(**{"quota_per_minute": None, "default": Tenant(locations=locations), **config})
     async with GoogleSandbox(made) as google:
@@ -73,6 +73,8 @@ async def open_reviews(
             "google_accounts_url": google.accounts_url,
             "google_locations_url": google.locations_url,
             "google_reviews_url": google.reviews_url,
+            "google_oauth_url": google.token_url.removesuffix("/token"),
+            "google_consent_url": google.token_url.removesuffix("/token") + "/o/oauth2/v2/auth",
         }
         chosen = {**hosts, "google_requests_per_second": 1_000.0, **settings_of}
         settings = new_settings(

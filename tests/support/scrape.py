@@ -81,7 +81,12 @@ class Service:
 
 @asynccontextmanager
 async def open_service(
-    home: Path, database_url: str | None = None, *, policies: str = QUICK, **settings: Any
+    home: Path,
+    database_url: str | None = None,
+    *,
+    policies: str = QUICK,
+    egress: Sequence[str] = (),
+    **settings: Any,
 ) -> AsyncIterator[Service]:
     rules = home / "policies.yaml"
     rules.write_text(policies)
@@ -90,7 +95,7 @@ async def open_service(
             **{
                 "home": home,
                 "database_url": database_url,
-                "egress_allow": (site.endpoint,),
+                "egress_allow": (site.endpoint, *egress),
                 "domain_policies_path": rules,
                 **settings,
             }

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def dry_job(forager: Forager, *more: str) -> str:
 
 
 def test_the_version_is_printed(forager: Forager) -> None:
-    assert forager("--version") == Ran(0, "forager 0.1.0\n", "")
+    assert forager("--version") == Ran(0, f"forager {version('forager-data')}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,9 @@ def test_export_of_nothing_is_a_file_with_a_header(forager: Forager, tmp_path: P
     ran = forager("export", "places", "-f", "csv", "-o", "out.csv", "--json")
 
     assert ran.data == {"kind": "place", "rows": 0, "output": "out.csv"}
-    assert (tmp_path / "out.csv").read_text().startswith("place_uid,"), "the header is there without rows, too"
+    assert (tmp_path / "out.csv").read_text().startswith("keyword,zip,city,place_uid,"), (
+        "the header is there without rows, too"
+    )
     assert forager("export", "sighting") == Ran(0, "", "")
     assert forager("export", "sighting", "--as-of", "2026-03-14T12:00:00Z") == Ran(0, "", "")
     ran = forager("export", "sighting", "--as-of", "yesterday")

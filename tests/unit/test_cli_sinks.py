@@ -2,14 +2,17 @@
 
 import sqlite3
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from forager.app.checks import EXTRAS, check_sinks
 from forager.app.config import new_settings
 from forager.core.sink import SinkRow
+from forager.pipelines.watches.observe import _shown
 from forager.sinks.kafka.wiring import check as check_kafka
 from tests.support.cli import Forager
 from tests.support.ports import free_ports
@@ -32,7 +35,7 @@ def test_a_replay_prints_the_number_of_repeated_changes(forager: Forager) -> Non
     assert forager("places", "plan", "--keyword", "bars", "--zip", "85001").code == 0
     ran = forager("sinks", "replay", "webhook")
     assert ran.code == 0
-    assert "webhook goes on after change 0" in ran.out
+    assert "webhook continues after change 0: 0 changes to deliver." in ran.out
     assert "No worker is running" in ran.out
     assert forager("sinks", "replay", "webhook", "--after", "1000000").code == 2
 
@@ -51,7 +54,7 @@ def test_refused_changes_are_listed_retried_and_discarded_one_or_all(forager: Fo
 def test_a_sink_is_added_and_removed_but_not_one_of_the_settings(forager: Forager) -> None:
     assert "kafka" in forager("sinks", "types").out
     hook = ("--type", "webhook", "-k", "place", "-o", "url=https://receiver.example/a", "--from-now")
-    assert "Added places: 0 changes to pass." in forager("sinks", "add", "places", *hook).out
+    assert "Added places. 0 changes to deliver." in forager("sinks", "add", "places", *hook).out
     shown = forager("sinks", "show", "places").out
     assert "url=https://receiver.example/a" in shown
     assert forager("sinks", "add", "places", *hook).code == 5
@@ -143,7 +146,7 @@ def test_doctor_has_lines_about_credentials_packages_and_failing_sinks(
     (tmp_path / "missing.json").write_text("{}")
     monkeypatch.setattr("forager.app.checks._has", lambda module: module != "confluent_kafka")
     forager("lanes", "set", "serper", "--rate", "100/s")
-    assert _checks(forager)["sinks"]["message"] == "2, none of them fails"
+    assert _checks(forager)["sinks"]["message"] == "2 sinks, none of them fails"
     with sqlite3.connect(tmp_path / ".forager" / "ledger.db") as ledger:
         ledger.execute(
             "INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, failing_since)"
@@ -156,6 +159,52 @@ def test_doctor_has_lines_about_credentials_packages_and_failing_sinks(
     assert after["extra bigquery"]["state"] == "problem"
     assert "FORAGER_BIGQUERY_PROJECT_ID is set" in after["extra bigquery"]["message"]
     assert after["sink webhook"]["state"] == "problem"
-    assert "since 1970-01-01T00:00:01Z: It does not answer." in after["sink webhook"]["message"]
+    assert "failing since 1970-01-01 00:00:01 UTC" in after["sink webhook"]["message"]
+    assert "Last error: It does not answer." in after["sink webhook"]["message"]
+    assert "Start or correct the receiver" in after["sink webhook"]["remedy"]
     assert "forager sinks show webhook" in after["sink webhook"]["remedy"]
     assert forager("doctor").code == 1
+
+
+@pytest.mark.parametrize(("key", "state"), [("s3cret-key-of-the-backend-0123456789", "ok"), ("", "problem")])
+def test_doctor_names_the_credential_backend_in_plain_words(
+    forager: Forager, monkeypatch: pytest.MonkeyPatch, key: str, state: str
+) -> None:
+    monkeypatch.setenv("FORAGER_BACKEND_API_URL", "https://backend.example")
+    if key:
+        monkeypatch.setenv("FORAGER_BACKEND_SERVICE_KEY", key)
+    checks = _checks(forager)
+    assert checks["credential backend"]["state"] == state
+    assert "log-ins" not in str(checks)
+
+
+@pytest.mark.parametrize(("value", "shown"), [([1], "1 item"), ([], "0 items"), ([1, 2], "2 items")])
+def test_one_item_of_a_watch_is_singular(value: list[int], shown: str) -> None:
+    assert _shown(value) == shown
+
+
+def test_doctor_knows_every_extra_of_the_package() -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = set(declared["project"]["optional-dependencies"])
+    assert set(EXTRAS) == extras - {"browser"}, "the browser has a check of its own"
+
+
+@pytest.mark.parametrize(
+    ("sink", "state", "words"),
+    [
+        ({"problem": "its type is not installed"}, "problem", "cannot be delivered: its type is not installed"),
+        (
+            {"failures": 2, "waiting": 1, "error": "It is away."},
+            "problem",
+            "failing, 1 message waits. Last error: It is",
+        ),
+        ({"failures": 2, "configured": False, "error": "It is away."}, "note", "No setting here configures it."),
+        ({"set_aside": 1}, "note", "it refused 1 change"),
+    ],
+)
+def test_doctor_says_what_is_wrong_with_a_sink(sink: dict[str, Any], state: str, words: str) -> None:
+    listed = {"name": "hooks", "problem": None, "failures": 0, "failing_since": None, "waiting": 0, "error": None}
+    (found,) = check_sinks([{**listed, "configured": True, "set_aside": 0, **sink}])
+    assert (found.check, found.state) == ("sink hooks", state)
+    assert words in found.message
+    assert "forager sinks" in found.remedy

@@ -20,7 +20,8 @@ from tests.support.forked_command import start_command
 COMMANDS = dict(cli_doc.commands(get_command(app)))
 CREATING = frozenset(
     {
-        *("up", "worker", "places run", "crawl", "scrape page", "scrape batch", "reviews run", "restore", "db upgrade"),
+        *("up", "worker", "places run", "crawl", "scrape page", "scrape batch", "restore", "db upgrade"),
+        *("reviews run", "reviews login", "products run", "listings run", "scrape run", "web"),
         *(
             "mcp",
             "keys add",
@@ -38,7 +39,21 @@ CREATING = frozenset(
     }
 )
 """Commands that start something or store a setting."""
-WITHOUT = frozenset({"demo", "init", "sandbox", "doctor", "places plan", "sinks types", "db current"})
+WITHOUT = frozenset(
+    {
+        "demo",
+        "init",
+        "sandbox",
+        "doctor",
+        "places plan",
+        "products plan",
+        "listings plan",
+        "scrape plan",
+        "replay",
+        "sinks types",
+        "db current",
+    }
+)
 """Commands whose answer needs no store."""
 VALUES = {
     "JOB": "ffffffff",

@@ -1,11 +1,18 @@
 """Generated pages are up to date, and pages for users are free of what only contributors need."""
 
+import ast
+import json
 import re
+import subprocess
+import textwrap
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from scripts import requirements_doc
+from scripts import docs_site, requirements_doc
 
 
 def test_the_page_of_requirements_is_up_to_date() -> None:
@@ -128,3 +135,80 @@ def test_every_decision_is_in_the_index_under_its_title_and_number() -> None:
         titles[path.name] = title
     assert index == titles
     assert len({name[:4] for name in titles}) == len(titles)
+
+
+def _navigated(entries: object) -> Iterator[str]:
+    """Yield the pages of a navigation, in their order."""
+    if isinstance(entries, str):
+        yield entries
+    elif isinstance(entries, dict):
+        for each in entries.values():
+            yield from _navigated(each)
+    elif isinstance(entries, list):
+        for each in entries:
+            yield from _navigated(each)
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once_and_every_guide_on_the_first_page() -> None:
+    text = (requirements_doc.ROOT / "mkdocs.yml").read_text("utf-8")
+    nav = list(_navigated(yaml.safe_load(text[text.index("\nnav:") :])["nav"]))
+    root = requirements_doc.ROOT
+    decisions = {page for page in PAGES if page.parent.name == "decisions" and page.name != "README.md"}
+    assert len(nav) == len(set(nav))
+    listed = {root / each for each in nav}
+    assert listed <= {*PAGES}
+    assert {page.name for page in {*PAGES} - listed - decisions} == set()
+    readme = (root / "README.md").read_text("utf-8")
+    assert [page.name for page in DOCS.glob("*.md") if f"docs/{page.name}" not in readme] == []
+
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    (page, language, code)
+    for page in PAGES
+    for language, code in BLOCK.findall(page.read_text("utf-8"))
+    if language in ("python", "json", "toml", "yaml", "bash", "sh")
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "code"),
+    BLOCKS,
+    ids=[f"{page.name}: {language} {code[:30]!r}" for page, language, code in BLOCKS],
+)
+def test_a_block_of_code_is_valid_in_its_language(page: Path, language: str, code: str) -> None:
+    valid_code(language, code)
+
+
+def valid_code(language: str, code: str) -> None:
+    """Raise an error unless the code can be parsed."""
+    if language == "python":
+        ast.parse(textwrap.dedent(code))
+    elif language == "json":
+        json.loads(code)
+    elif language == "toml":
+        tomllib.loads(code)
+    elif language == "yaml":
+        list(yaml.safe_load_all(code))
+    else:
+        subprocess.run(["bash", "-n"], input=code, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [("python", "def f(:"), ("json", "{'a': 1}"), ("toml", "a = "), ("yaml", "a: [1"), ("sh", "if true; then")],
+)
+def test_code_that_is_not_valid_is_found(language: str, code: str) -> None:
+    with pytest.raises((SyntaxError, ValueError, yaml.YAMLError, subprocess.CalledProcessError)):
+        valid_code(language, code)
+
+
+def test_the_site_is_built_from_the_pages_and_every_file_that_they_link_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docs_site, "PAGES", tmp_path / "pages")
+    docs_site.collect()
+    assert (tmp_path / "pages" / "README.md").is_file()
+    assert (tmp_path / "pages" / "ops" / "alerts.yml").is_file()
+    assert ".yaml](" in (tmp_path / "pages" / "ops" / "kubernetes" / "index.md").read_text("utf-8")
+    assert "(../ops/kubernetes/index.md)" in (tmp_path / "pages" / "docs" / "kubernetes.md").read_text("utf-8")

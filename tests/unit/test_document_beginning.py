@@ -93,7 +93,8 @@ def test_rdfa_is_read_whatever_stands_before_the_sign(sign: str) -> None:
 
 
 def test_a_page_whose_markup_comes_first_is_parsed_only_as_far_as_that() -> None:
-    document = Document(PAGES["plain"], URL, markup_first=True)
+    shown = PAGES["plain"].replace("<h1>Oak table</h1>", "<h1>Oak table</h1><p>Acme, article A7</p>")  # decision 0111
+    document = Document(shown, URL, markup_first=True)
 
     found = parser.read(document)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from forager.engine.lanes.fetch import LaneFetch, MustSnooze, Resources, Surroun
 from forager.engine.lanes.lane import LaneRun
 from forager.engine.waits import HORIZON, LONGEST_CAP_REST, LONGEST_HOLD
 from tests.support.clock import FakeClock
+from tests.support.stepped_clock import SteppedClock, settle
 
 POLICY = Lane("api", rate=100, burst=1, concurrency=10)
 
@@ -197,3 +199,31 @@ async def test_a_second_request_of_a_task_goes_before_those_that_came_after_the_
     async with asyncio.timeout(30):
         await asyncio.gather(send(second), send(third), send(first))
     assert sent == [first, second, third]
+
+
+async def test_a_request_that_was_woken_early_waits_for_its_moment_without_turning() -> None:
+    """A request that joins the line wakes the first one, whose moment may be an earlier one now. It looks once, and
+    sleeps again: it must not look in every turn of the loop."""
+    clock = SteppedClock()
+    lane = LaneRun(owned(), Lane("api", rate=1, per=60.0, burst=1, concurrency=10), clock)
+    first, second = lane.ticket(), lane.ticket()
+    lane.plan_request()
+    assert lane.start_at_once(lane.ticket())
+    lane.left()
+    waiting = [asyncio.create_task(lane.wait_to_send(each, longest=1e9)) for each in (first, second)]
+    await settle()
+    looks, wait_of = 0, lane._wait_of
+
+    def counted(*given: Any) -> float | None:
+        nonlocal looks
+        looks += 1
+        return wait_of(*given)
+
+    lane._wait_of = counted  # type: ignore[method-assign,assignment]
+    lane._line[0].changed.set()
+    for _ in range(10):
+        await settle()
+    assert looks == 1
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

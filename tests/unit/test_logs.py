@@ -1,23 +1,31 @@
 """The log: whole JSON lines of bounded length, without secrets, which nobody can forge."""
 
+import ast
 import io
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from pydantic import SecretStr
 
+import forager
 from forager.core.errors import Permanent
 from forager.logging import _Lines, configure_logs
 from tests.support.logs import logging_to
 
+SOURCES = Path(forager.__file__).parent
+LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
+FOREIGN = "runners/prefect/flows.py"
+"""Logs with Prefect's own logger, whose lines are sentences."""
 CANARY = "canary/5d41402abc+4b2a76&b9719d"
 FORGED = '2026-01-01 [info     ] forged\n{"level":"info","event":"forged"}'
 
@@ -171,7 +179,7 @@ def test_a_record_that_cannot_be_formatted_does_not_break_its_caller_nor_show_it
     leave_ours_alone()
     logging.getLogger("some.library").info("%d", CANARY)
 
-    assert stream.only["event"] == "a log line could not be written"
+    assert stream.only["event"] == "log_line_lost"
 
 
 def test_a_closed_stream_does_not_break_the_caller(stream: Stream) -> None:
@@ -397,3 +405,24 @@ def test_a_traceback_on_a_terminal_is_indented_so_that_none_of_it_looks_like_a_l
     assert any("forged" in line for line in rest)
     assert all(line.startswith("    ") for line in rest if line)
     assert "\x1b" not in console.getvalue()
+
+
+def _events(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the event of every call of a logger; of a formatted event, its constant parts."""
+    for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and node.args):
+        is_logger = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value).split(".")[-1] in (
+            "log",
+            "_log",
+        )
+        if isinstance(call.func, ast.Attribute) and is_logger and call.func.attr in LEVELS:
+            for each in ast.walk(call.args[0]):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield call.lineno, each.value
+
+
+def test_every_event_is_one_snake_case_name() -> None:
+    """Fields hold what differs, so that a search finds all lines of an event."""
+    files = [path for path in SOURCES.rglob("*.py") if not path.as_posix().endswith(FOREIGN)]
+    events = [(path.relative_to(SOURCES).as_posix(), *each) for path in files for each in _events(path.read_text())]
+    assert len(events) > 50
+    assert [each for each in events if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]*)*", each[2])] == []

@@ -6,7 +6,7 @@ import pytest
 
 from forager.extract.html.document import Document
 from forager.extract.html.page_kind import page_kind
-from forager.extract.tables import spoken, table
+from forager.extract.tables import any_of, spoken, table
 
 pytestmark = pytest.mark.one_store
 
@@ -45,6 +45,23 @@ def test_markup_of_one_product_under_the_page_s_name_is_a_product() -> None:
 def test_one_price_beside_the_one_control_to_buy_is_a_product_without_markup() -> None:
     assert kind(BUY) == "product"
     assert kind("<h1>Blue lamp</h1><span>$19.90</span>" + PROSE) != "product"
+
+
+def test_the_only_product_in_the_markup_needs_no_offer_if_it_has_the_page_s_name_and_a_price_is_shown() -> None:
+    presented = ld(**{"@type": "Product", "name": "Blue lamp"})
+    page = "<h1>Blue lamp</h1><p>From <span>$19.90</span></p>" + PROSE * 12
+    assert kind(page, "https://maker.example/blue-lamp", presented) == "product"
+    assert kind("<h1>Blue lamp</h1>" + PROSE * 12, "https://maker.example/blue-lamp", presented) != "product"
+    assert kind(page, "https://maker.example/", presented) != "product"
+    other = ld(**{"@type": "Product", "name": "Consulting by Mars"})
+    assert kind(page, "https://maker.example/blue-lamp", other) != "product"
+
+
+def test_an_empty_product_of_the_template_does_not_hide_the_one_that_is_offered() -> None:
+    offered = ld(**{**PRODUCT, "name": "Radiant Number Nine"})
+    empty = "<div itemscope itemtype='https://schema.org/Product'></div>"
+    assert kind("<h1>Light</h1>" + PROSE * 12, "https://shop.example/shop/nine", offered) == "product"
+    assert kind(empty + "<h1>Light</h1>" + PROSE * 12, "https://shop.example/shop/nine", offered) == "product"
 
 
 def test_recommended_products_below_do_not_make_a_product_page_a_list() -> None:
@@ -124,5 +141,15 @@ def test_a_control_to_buy_is_recognised_in_many_languages(word: str) -> None:
 
 
 def test_words_are_whole_words_where_the_script_has_blanks() -> None:
-    assert "(?<!\\w)kup(?!\\w)" in spoken("buy")
-    assert "加入购物车" in spoken("buy")
+    buy = any_of(spoken("buy"))
+    assert [text for text in ("kup", "Kup teraz!", "kupon", "skup") if buy.search(text)] == ["kup", "Kup teraz!"]
+    assert buy.search("立即加入购物车吧")
+
+
+@pytest.mark.parametrize("matter", ["buy", "in_stock", "out_of_stock", "apply", "sku", "brand", "rent", "sale"])
+def test_every_word_of_every_language_is_found_alone_in_a_sentence_and_in_capitals(matter: str) -> None:
+    found = any_of(spoken(matter))
+    for language in table("languages").values():
+        for word in language[matter]:
+            assert found.fullmatch(word), word
+            assert found.search(f"– {word.upper()} –"), word

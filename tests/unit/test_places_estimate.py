@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.pipelines.places.estimate import Density, Pages, PlacesPlan, Terms, estimate, package_for
+from forager.extract.serper import package_for
+from forager.pipelines.places.estimate import Density, Pages, PlacesPlan, Terms, estimate
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.zips import Zip, ZipTable
 

@@ -1,5 +1,10 @@
 """Every pipeline has the same commands for its records, on a store with a few of them."""
 
+import contextlib
+import csv
+import json
+import sqlite3
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -7,9 +12,10 @@ import pytest
 from forager.app.features import FEATURES
 from forager.cli.feature_commands import FeatureCommand
 from forager.cli.record_commands import _columns
+from forager.pipelines.places.reports import city_and_zip
 from tests.support.cli import Forager
 
-WITH_KIND = [feature for feature in FEATURES if feature.kind is not None]
+WITH_KIND = [feature for feature in FEATURES if feature.kind is not None and feature.commands is not None]
 
 
 @pytest.mark.parametrize("feature", WITH_KIND, ids=lambda feature: feature.name)
@@ -21,7 +27,7 @@ def test_the_group_of_a_pipeline_has_the_commands_of_records_and_keeps_its_own(f
     own = FeatureCommand(feature.name, "", feature.commands).loaded().commands
     all_ = FeatureCommand(feature.name, "", feature.commands, feature.kind).loaded().commands
 
-    assert {"list", "show", "history", "changes", "export"} <= set(all_)
+    assert {"list", "search", "show", "history", "changes", "export"} <= set(all_)
     assert set(own) <= set(all_)
     assert [
         name for name in own if getattr(all_[name].callback, "__module__", "") == "forager.cli.record_commands"
@@ -41,3 +47,83 @@ def test_an_empty_store_has_no_records_and_an_export_of_it_is_empty(forager: For
     assert forager("places", "list", "--json").data == []
     assert forager("reviews", "export").out == ""
     assert forager("places", "show", "nope").code == 4
+
+
+@pytest.mark.parametrize("group", ["places", "products", "listings", "scrape"])
+def test_a_pipeline_that_costs_has_run_and_plan(group: str) -> None:
+    feature = next(each for each in FEATURES if each.name == group)
+    assert feature.commands is not None
+    commands = FeatureCommand(feature.name, "", feature.commands, feature.kind).loaded().commands
+
+    assert {"run", "plan"} <= set(commands)
+    assert "plan" not in [each.name for each in commands["plan"].params]
+
+
+def test_the_plan_of_a_crawl_fetches_nothing_and_creates_no_store(forager: Forager) -> None:
+    planned = forager("products", "plan", "https://shop.example/", "--follow", "--max-pages", "40", "--json")
+
+    assert planned.code == 0, planned.err
+    assert (
+        planned.data
+        == forager("crawl", "https://shop.example/", "--follow", "--max-pages", "40", "--plan", "--json").data
+    )
+    assert not Path(".forager").exists()
+
+
+def test_the_plan_of_listings_is_what_a_month_costs(forager: Forager) -> None:
+    assert "a month, at most $" in forager("listings", "plan").out
+    assert not Path(".forager").exists()
+
+
+def test_places_are_searched_by_word_and_exported_with_keyword_zip_and_city_first(
+    forager: Forager, store: Path
+) -> None:
+    address = "12 E Adams St, Phoenix, AZ 85004"
+    with contextlib.closing(sqlite3.connect(store / "ledger.db")) as db, db:
+        for n, (uid, title, where) in enumerate(
+            [("9523048712390481237", "The Copper Still", address), ("b", "Mill House", "by the river")]
+        ):
+            db.execute(
+                "INSERT INTO places (place_uid, title, address, version, first_seen_at, last_seen_at, times_seen,"
+                " changed_at) VALUES (?, ?, ?, 1, ?, 1, 1, 1)",
+                (uid, title, where, n),
+            )
+            for job, keyword in ((1, "bars"), (2, "pubs")):
+                db.execute(
+                    "INSERT INTO sightings (job_id, keyword, zip, place_uid, version, first_seen_at, last_seen_at,"
+                    " times_seen) VALUES (?, ?, '85001', ?, 1, 1, 1, 1)",
+                    (job, keyword, uid),
+                )
+
+    assert [row["title"] for row in forager("places", "search", "COPPER", "--json").data] == ["The Copper Still"]
+    assert "No record of the kind place matches." in forager("places", "search", "nothing like it").err
+    assert forager("places", "search", "--where", "place_uid=b", "--json").data[0]["title"] == "Mill House"
+    for command in (["export", "place"], ["places", "export"]):
+        forager(*command, "-o", "places.csv")
+        header, first, second = csv.reader(Path("places.csv").read_text().splitlines())
+        assert header[:4] == ["keyword", "zip", "city", "place_uid"]
+        assert first[:4] == ["bars", "85004", "Phoenix", "9523048712390481237"]
+        assert second[:4] == ["bars", "85001", "", "b"]
+    forager("places", "export", "-o", "places.xlsx")
+    with zipfile.ZipFile("places.xlsx") as book:  # as text: a number of 19 digits would lose its end in a spreadsheet
+        assert b"<is><t>9523048712390481237</t></is>" in book.read("xl/worksheets/sheet1.xml")
+    by_keyword = forager("export", "place", "--where", "keyword=pubs").out.splitlines()
+    assert len(by_keyword) == 2
+    assert json.loads(forager("export", "place", "--where", "place_uid=b").out)["title"] == "Mill House"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("12 E Adams St, Phoenix, AZ 85004", ("Phoenix", "85004")),
+        ("1 Main St, St. Louis, MO 63101-1234, United States", ("St. Louis", "63101")),
+        ("Tempe, AZ 85281", ("Tempe", "85281")),
+        ("12 E Adams St", (None, None)),
+        ("85004", (None, None)),
+        (None, (None, None)),
+    ],
+)
+def test_city_and_zip_are_read_from_the_end_of_an_address(
+    address: str | None, expected: tuple[str | None, str | None]
+) -> None:
+    assert city_and_zip(address) == expected

@@ -1,15 +1,22 @@
 """Fields of your own: what a schema may say, what a page gives by it, and what is learnt from examples."""
 
 import time
+from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from forager.extract.html.document import Document
+from forager.extract.schemas.described import QuotedText, answers_of, check_quotes, messages, reduce_page
 from forager.extract.schemas.learn import learn
 from forager.extract.schemas.read import read_schema
-from forager.extract.schemas.spec import PageSchema
+from forager.extract.schemas.spec import MOST_DESCRIBED, MOST_DESCRIBED_BYTES, PageSchema, SchemaField
+from forager.extract.text.strings import one_line
+from forager.pipelines.scrape.describe import QUESTION_BYTES, LanguageModel, Usage
 
 PAGE = """<html lang="en"><head><title>Oak Table | Shop</title><meta property="og:site_name" content="Shop">
 <script type="application/ld+json">{"@type": "Product", "name": "Oak Table", "offers": {"price": "1299.50"}}</script>
@@ -158,3 +165,149 @@ def test_fields_that_cannot_be_learnt_or_checked_are_reported() -> None:
     absent = learn([(document, {**values, "chef": "Nobody Here"}), _recipe(2, "Bread", 75)])
     assert "chef" not in absent.fields
     assert "chef" in absent.unsure
+
+
+# By description.
+
+
+QUOTED = (
+    "Oak  Table \u2014 \u201cDeluxe\u201d\nNow 1.299,50 \u20ac (was 15)\n"
+    "Temp -5 C, ratio 3.5, SKU AB-17, size AB17\n\u4fa1\u683c\u306f3000\u5186"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "value"),
+    [
+        ("string", 'oak table - "deluxe"', "Oak Table \u2014 \u201cDeluxe\u201d"),
+        ("string", "Deluxe\u201d now", "Deluxe\u201d Now"),
+        ("number", "1.299,50", 1299.5),
+        ("number", 1299.5, 1299.5),
+        ("number", "was 15", 15),
+        ("integer", -5, -5),
+        ("integer", "3000", 3000),
+        ("string", "SKU AB-17", "SKU AB-17"),
+        ("array", ["AB-17", "steel", "Oak Table"], ["AB-17", "Oak Table"]),
+    ],
+)
+def test_an_answer_that_the_page_shows_is_given_in_the_pages_own_characters(kind: str, answer: Any, value: Any) -> None:
+    read = quoted(kind, answer)
+    assert read.values == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("string", "Pine Table"),
+        ("string", "ak Tab"),
+        ("string", "\u2014"),
+        ("string", {"a": 1}),
+        ("string", True),
+        ("integer", "5"),
+        ("integer", 5),
+        ("number", "299,50"),
+        ("number", "3"),
+        ("integer", -17),
+        ("integer", "AB17"),
+        ("number", "1.299,50 \u20ac (was 15)"),
+        ("array", ["steel"]),
+    ],
+)
+def test_an_answer_that_the_page_does_not_show_is_rejected(kind: str, answer: Any) -> None:
+    read = quoted(kind, answer)
+    assert read.values == {}
+    assert list(read.rejected) == ["x"]
+
+
+@pytest.mark.parametrize("answer", [None, "", []])
+def test_no_answer_is_neither_given_nor_rejected(answer: Any) -> None:
+    read = quoted("string", answer)
+    assert (read.values, read.rejected) == ({}, {})
+
+
+def quoted(kind: str, answer: Any) -> Any:
+    field = {"type": kind, "describe": "what"}
+    return check_quotes(QUOTED.encode(), orjson.dumps({"x": answer}).decode(), orjson.dumps({"x": field}).decode(), URL)
+
+
+@given(st.text(max_size=200), st.text(max_size=40))
+def test_a_quote_is_always_a_part_of_the_text(text: str, answer: str) -> None:
+    found = QuotedText(text).find(answer, SchemaField(describe="what"))
+    assert found is None or found in one_line(text) or found in text
+
+
+def test_a_reduced_page_has_each_visible_line_once_and_keeps_its_limit() -> None:
+    html = "<title>T</title><nav><p>Menu</p></nav><p>One</p><p>One</p><script>x</script><p>Two \u00e9</p>".encode()
+    whole = reduce_page(html, "text/html; charset=utf-8", URL, 1_000)
+    assert (whole.text, whole.is_cut) == ("T\nMenu\nOne\nTwo \u00e9", False)
+    exact = len(whole.text.encode())
+    assert not reduce_page(html, None, URL, exact).is_cut
+    cut = reduce_page(html, None, URL, exact - 1)
+    assert (cut.text, cut.is_cut) == ("T\nOne\nTwo \u00e9", True)
+    assert reduce_page(html, None, URL, 10).text == "T\nOne\nTwo ", "never half a character"
+
+
+@pytest.mark.parametrize(
+    ("content", "values"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ("[1]", None),
+        ("no", None),
+        (None, None),
+        ("```\nno\n```", None),
+    ],
+)
+def test_an_answer_is_a_json_object_or_nothing(content: Any, values: Any) -> None:
+    assert answers_of(content) == values
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"fields": {"x": {"describe": "is it new", "type": "boolean"}}}, "true or false"),
+        ({"fields": {"x": {"describe": "its link", "format": "uri"}}}, "attr"),
+        ({"fields": {"x": {"describe": "a\nb"}}}, "one line"),
+        ({"fields": {"x": {"describe": "a" * 501}}}, "500"),
+        ({"fields": {"x": {"describe": " "}}}, "at least 1"),
+        ({"items": {"css": "li", "fields": {"x": {"describe": "its name"}}}}, "selector"),
+        ({"fields": {f"f{n}": {"describe": "what"} for n in range(31)}}, "at most 30"),
+        ({"fields": {f"f{n:02}": {"describe": "a" * 400} for n in range(10)}}, "4,000"),
+        (
+            {
+                "fields": {"x": {"describe": "what"}},
+                "items": {"css": "li", "fields": {"y": {"css": "b"}}},
+                "next": "a",
+                "pages": 2,
+            },
+            "one page",
+        ),
+    ],
+)
+def test_a_description_that_cannot_be_asked_for_is_refused(schema: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        PageSchema.model_validate(schema)
+
+
+def test_descriptions_at_their_limits_are_accepted() -> None:
+    most = {f"f{n:02}": {"describe": "a" * 130} for n in range(30)}
+    assert len(PageSchema.model_validate({"fields": most}).described) == 30
+    assert PageSchema.model_validate({"fields": {"x": {"describe": "a" * 500}}}).described
+
+
+def test_a_question_never_has_more_bytes_than_its_price_assumes() -> None:
+    fields = {
+        f"{'n' * 20}{n:02}": SchemaField(describe='"' * (MOST_DESCRIBED_BYTES // MOST_DESCRIBED - 22))
+        for n in range(MOST_DESCRIBED)
+    }
+    PageSchema(fields=fields)
+    told = messages("", fields, list(fields))
+    assert sum(len(each["content"].encode()) for each in told) < QUESTION_BYTES
+
+
+def test_prices_are_in_millionths_of_a_dollar_and_rounded_up() -> None:
+    model = LanguageModel("http://x/v1", "m", Decimal("0.15"), Decimal("0.60"))
+    assert model.cost(Usage(1_000_000, 0)) == 150_000
+    assert model.cost(Usage(1, 0)) == 1
+    assert model.worst_page == 2 * model.worst_call == 2 * (6_000 + 600)
+    assert LanguageModel("http://x/v1", "m", Decimal(0), Decimal(0)).worst_page == 0

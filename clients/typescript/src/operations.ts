@@ -59,6 +59,11 @@ export class Operations {
     return this.transport.data("POST", `/api/v1/watches`, { body });
   }
 
+  /** Let a wrapper be used: POST /api/v1/admin/wrappers/adopt */
+  adoptWrapper(query: { name: string }): Promise<T.WrapperReport> {
+    return this.transport.data("POST", `/api/v1/admin/wrappers/adopt`, { query });
+  }
+
   /** Cancel a crawl job: POST /api/v1/admin/crawl-jobs/{job_id}/cancel */
   cancelCrawlJob(job_id: string): Promise<T.CrawlJobSeen> {
     return this.transport.data("POST", `/api/v1/admin/crawl-jobs/${encodeURIComponent(job_id)}/cancel`);
@@ -164,6 +169,11 @@ export class Operations {
     return this.transport.data("DELETE", `/api/v1/dead/${encodeURIComponent(task_id)}`);
   }
 
+  /** Remove a Google login: DELETE /api/v1/review-logins/{name} */
+  deleteGoogleLogin(name: string): Promise<T.GoogleLoginReport> {
+    return this.transport.data("DELETE", `/api/v1/review-logins/${encodeURIComponent(name)}`);
+  }
+
   /** Discard a dead letter: POST /api/v1/dead/{task_id}/discard */
   discardDead(task_id: string): Promise<T.Discarded> {
     return this.transport.data("POST", `/api/v1/dead/${encodeURIComponent(task_id)}/discard`);
@@ -177,6 +187,11 @@ export class Operations {
   /** Download a file of a stored page: GET /api/v1/pages/{page_id}/{file} */
   downloadFile(page_id: string, file: string): Promise<Uint8Array> {
     return this.transport.file("GET", `/api/v1/pages/${encodeURIComponent(page_id)}/${encodeURIComponent(file)}`);
+  }
+
+  /** Download the recording of a job: GET /api/v1/jobs/{job_id}/recording */
+  downloadRecording(job_id: string, query: { cursor?: string } = {}): Promise<Uint8Array> {
+    return this.transport.file("GET", `/api/v1/jobs/${encodeURIComponent(job_id)}/recording`, { query });
   }
 
   /** Download records of a kind: GET /api/v1/export/{kind} */
@@ -260,7 +275,7 @@ export class Operations {
   }
 
   /** Read the change log: GET /api/v1/changes */
-  listChanges(query: { after?: number; kinds?: string; limit?: number; wait?: number } = {}): Promise<Array<T.ChangeItem>> {
+  listChanges(query: { after?: number; kinds?: string; limit?: number; wait?: number; job?: string } = {}): Promise<Array<T.ChangeItem>> {
     return this.transport.data("GET", `/api/v1/changes`, { query });
   }
 
@@ -292,6 +307,11 @@ export class Operations {
   /** List domains: GET /api/v1/admin/domains */
   listDomains(query: { cursor?: string; limit?: number } = {}): Promise<ListOf<T.DomainReport>> {
     return this.transport.page("GET", `/api/v1/admin/domains`, { query });
+  }
+
+  /** List the Google logins: GET /api/v1/review-logins */
+  listGoogleLogins(): Promise<Array<T.GoogleLoginReport>> {
+    return this.transport.data("GET", `/api/v1/review-logins`);
   }
 
   /** List jobs: GET /api/v1/jobs */
@@ -425,13 +445,18 @@ export class Operations {
   }
 
   /** List a job's tasks: GET /api/v1/jobs/{job_id}/tasks */
-  listTasks(job_id: string, query: { cursor?: string; limit?: number; reason?: string; error_type?: T.ErrorType; state?: 'queued' | 'running' | 'completed' | 'failed' | 'skipped' | 'cancelled' } = {}): Promise<ListOf<T.TaskReport>> {
+  listTasks(job_id: string, query: { cursor?: string; limit?: number; reason?: string; error_type?: T.ErrorType; state?: 'queued' | 'running' | 'completed' | 'failed' | 'skipped' | 'cancelled'; text?: string } = {}): Promise<ListOf<T.TaskReport>> {
     return this.transport.page("GET", `/api/v1/jobs/${encodeURIComponent(job_id)}/tasks`, { query });
   }
 
   /** List watches: GET /api/v1/watches */
   listWatches(query: { cursor?: string; limit?: number } = {}): Promise<ListOf<T.WatchReport>> {
     return this.transport.page("GET", `/api/v1/watches`, { query });
+  }
+
+  /** List wrappers that shops' pages have taught: GET /api/v1/admin/wrappers */
+  listWrappers(query: { domain?: string; state?: 'proposed' | 'adopted' | 'retired' | 'rejected' } = {}): Promise<Array<T.WrapperReport>> {
+    return this.transport.data("GET", `/api/v1/admin/wrappers`, { query });
   }
 
   /** Move inactive records to the archive: POST /api/v1/archive */
@@ -504,6 +529,11 @@ export class Operations {
     return this.transport.data("POST", `/api/v1/sites/plan`, { body });
   }
 
+  /** Plan a web search: POST /api/v1/web/plan */
+  planWebSearch(body: T.WebJob): Promise<T.WebPlan> {
+    return this.transport.data("POST", `/api/v1/web/plan`, { body });
+  }
+
   /** Preview a rule: POST /api/v1/rules/preview */
   previewRule(body: T.PreviewBody): Promise<T.PreviewReport> {
     return this.transport.data("POST", `/api/v1/rules/preview`, { body });
@@ -514,9 +544,19 @@ export class Operations {
     return this.transport.data("PATCH", `/api/v1/admin/crawl-jobs/${encodeURIComponent(job_id)}`, { body });
   }
 
+  /** Learn from a shop's stored pages now: POST /api/v1/admin/wrappers/propose */
+  proposeWrappers(body: T.ProposeBody): Promise<Array<T.WrapperReport>> {
+    return this.transport.data("POST", `/api/v1/admin/wrappers/propose`, { body });
+  }
+
   /** Remove old data: POST /api/v1/prune */
   prune(body: T.PruneBody): Promise<T.PrunedReport> {
     return this.transport.data("POST", `/api/v1/prune`, { body });
+  }
+
+  /** Store a Google login: PUT /api/v1/review-logins/{name} */
+  putGoogleLogin(name: string, body: Record<string, unknown>): Promise<T.GoogleLoginReport> {
+    return this.transport.data("PUT", `/api/v1/review-logins/${encodeURIComponent(name)}`, { body });
   }
 
   /** Replace a lane's overrides: PUT /api/v1/lanes/{lane}/rules */
@@ -547,6 +587,11 @@ export class Operations {
   /** Keep the new values out: POST /api/v1/admin/quarantines/reject */
   rejectQuarantine(query: { name: string }): Promise<T.QuarantineReport> {
     return this.transport.data("POST", `/api/v1/admin/quarantines/reject`, { query });
+  }
+
+  /** Keep a wrapper out: POST /api/v1/admin/wrappers/reject */
+  rejectWrapper(query: { name: string }): Promise<T.WrapperReport> {
+    return this.transport.data("POST", `/api/v1/admin/wrappers/reject`, { query });
   }
 
   /** Remove a channel: DELETE /api/v1/channels/{name} */
@@ -674,6 +719,11 @@ export class Operations {
     return this.transport.data("DELETE", `/api/v1/keys/${encodeURIComponent(name)}`);
   }
 
+  /** Replace a key's text: POST /api/v1/keys/{name}/rotate */
+  rotateKey(name: string): Promise<T.MadeKey> {
+    return this.transport.data("POST", `/api/v1/keys/${encodeURIComponent(name)}/rotate`);
+  }
+
   /** Audit the catalogue now: POST /api/v1/admin/audits */
   runAudit(): Promise<T.AuditReport> {
     return this.transport.data("POST", `/api/v1/admin/audits`);
@@ -709,6 +759,11 @@ export class Operations {
     return this.transport.data("GET", `/api/v1/products/search`, { query });
   }
 
+  /** Search the web: POST /api/v1/web/searches */
+  searchWeb(body: T.WebJob, idempotencyKey?: string): Promise<T.WebSearchCreated> {
+    return this.transport.data("POST", `/api/v1/web/searches`, { body, idempotencyKey, hasKey: true });
+  }
+
   /** Settle a spend: PATCH /api/v1/agent-sessions/{session}/spends/{spend} */
   settleAgentSpend(session: string, spend: string, body: T.SettledSpend): Promise<T.AgentSpend> {
     return this.transport.data("PATCH", `/api/v1/agent-sessions/${encodeURIComponent(session)}/spends/${encodeURIComponent(spend)}`, { body });
@@ -732,6 +787,11 @@ export class Operations {
   /** Show a channel: GET /api/v1/channels/{name} */
   showChannel(name: string): Promise<T.ChannelReport> {
     return this.transport.data("GET", `/api/v1/channels/${encodeURIComponent(name)}`);
+  }
+
+  /** Show where a user consents to a Google login: GET /api/v1/review-consent */
+  showConsent(): Promise<T.ConsentReport> {
+    return this.transport.data("GET", `/api/v1/review-consent`);
   }
 
   /** Show how far the ZIPs of a job were read: GET /api/v1/places/coverage */
@@ -982,6 +1042,11 @@ export class Operations {
   /** Show a watch: GET /api/v1/watches/{name} */
   showWatch(name: string): Promise<T.WatchReport> {
     return this.transport.data("GET", `/api/v1/watches/${encodeURIComponent(name)}`);
+  }
+
+  /** Show a web search: GET /api/v1/web/searches/{job_id} */
+  showWebSearch(job_id: string): Promise<T.WebSearchReport> {
+    return this.transport.data("GET", `/api/v1/web/searches/${encodeURIComponent(job_id)}`);
   }
 
   /** Undo a wrong merge: POST /api/v1/listings/{listing_id}/split */

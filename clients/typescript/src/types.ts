@@ -22,6 +22,8 @@ export interface AboutResult {
   page_url?: string | null;
   pages?: Array<string> | null;
   rendered?: boolean | null;
+  fetched_at?: string | null;
+  stored?: boolean | null;
 }
 
 export interface AccountNode {
@@ -202,12 +204,16 @@ export interface BatchTarget {
   target_type?: string;
   target_url: string;
   requested_fields?: Array<string> | null;
-  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links'> | null;
+  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links' | 'pdf' | 'captured'> | null;
   markdown?: MarkdownOptions | null;
   workspace_id?: string;
   page_schema?: string | PageSchema | null;
   render?: 'http' | 'browser' | 'auto';
   min_confidence?: number | null;
+  max_age?: number | null;
+  actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
+  screenshot?: ScreenshotOptions | null;
+  capture?: CaptureOptions | null;
 }
 
 export interface BlobReport {
@@ -238,6 +244,11 @@ export interface BrowsersBrief {
   waiting: number;
   pages: number;
   visits: Array<BrowserVisit>;
+}
+
+export interface CaptureOptions {
+  match?: string;
+  most?: number;
 }
 
 export interface CatalogueFacets {
@@ -322,6 +333,13 @@ export interface Cleared {
   cleared: string;
 }
 
+export interface ClickAction {
+  selector: string;
+  seconds?: number;
+  optional?: boolean;
+  do: 'click';
+}
+
 export interface Collect {
   dry_run?: boolean;
 }
@@ -341,6 +359,11 @@ export interface CompareBody {
   sample?: number;
   shadow?: boolean;
   days?: number;
+}
+
+export interface ConsentReport {
+  url: string;
+  scope: string;
 }
 
 export interface CostReport {
@@ -529,6 +552,12 @@ export interface DomainReport {
 
 export type ErrorType = 'network' | 'http' | 'blocked' | 'parse' | 'validation' | 'storage' | 'internal';
 
+export interface EvaluateAction {
+  do: 'evaluate';
+  script: string;
+  seconds?: number;
+}
+
 export interface EvidenceReport {
   content_type: string;
   size: number;
@@ -596,6 +625,7 @@ export interface FirstPart {
   more?: boolean;
   callback_url?: string | null;
   source?: string | null;
+  max_usd?: number | string | null;
 }
 
 export interface FirstUrls {
@@ -617,6 +647,10 @@ export interface Freshness {
   pipeline: string;
   last_change_at: string | null;
   open_jobs: number;
+}
+
+export interface GoogleLoginReport {
+  name: string;
 }
 
 export interface HealthBrief {
@@ -714,7 +748,10 @@ export interface JobSeen {
   queued_tasks: number;
   running_tasks: number;
   cancelled_tasks: number;
+  skipped_tasks: number;
   callback_url: string | null;
+  spent_usd: string;
+  max_usd: string | null;
   created_at: string;
   updated_at: string;
   finished_at: string | null;
@@ -738,6 +775,7 @@ export interface LaneDetail {
   wake_at: string | null;
   rules: Record<string, RuleReport>;
   pace: PaceReport;
+  per_second: number | null;
   overrides: Rules | null;
   open_now: boolean;
   opens_at: string | null;
@@ -759,6 +797,7 @@ export interface LaneReport {
   wake_at: string | null;
   state: Record<string, unknown>;
   waiting?: Waiting | null;
+  per_second?: number | null;
 }
 
 export interface LearnRequest {
@@ -1122,6 +1161,7 @@ export interface PipelineBrief {
   paid: boolean;
   estimated: boolean;
   secrets: Array<string>;
+  records: Array<string>;
 }
 
 export interface PlacePoints {
@@ -1132,6 +1172,9 @@ export interface PlacePoints {
 }
 
 export interface PlaceReport {
+  keyword?: string | null;
+  zip?: string | null;
+  city?: string | null;
   place_uid: string;
   title: string | null;
   address: string | null;
@@ -1157,6 +1200,7 @@ export interface PlacesJob {
   state?: string | null;
   zips?: Array<string> | null;
   pages?: number;
+  first_page?: number;
   batch_size?: number;
   concurrency?: number | null;
   dry_run?: boolean;
@@ -1193,6 +1237,14 @@ export interface PoolReport {
   in_use: number;
   pages_processed: number;
   recycled_count: number;
+}
+
+export interface PressAction {
+  do: 'press';
+  key: string;
+  selector?: string | null;
+  seconds?: number;
+  optional?: boolean;
 }
 
 export interface PreviewBody {
@@ -1306,6 +1358,11 @@ export interface ProductReport {
   last_seen_at: string;
   gone_at: string | null;
   gone_reason: string | null;
+}
+
+export interface ProposeBody {
+  domain: string;
+  mode?: 'teach' | 'heal' | null;
 }
 
 export interface ProxyChange {
@@ -1473,6 +1530,7 @@ export interface RentPoint {
 export interface ReparseBody {
   domain: string;
   parser_version?: number | null;
+  url?: string | null;
   sample?: number;
   apply?: boolean;
 }
@@ -1505,6 +1563,8 @@ export interface ResultSource {
   page_url: string;
   pages: Array<string>;
   rendered: boolean;
+  fetched_at: string | null;
+  stored: boolean;
 }
 
 export interface RetriedMany {
@@ -1560,7 +1620,7 @@ export interface ReviewJobSeen {
 }
 
 export interface ReviewsJob {
-
+  login?: string | null;
 }
 
 export interface RuleAdded {
@@ -1675,6 +1735,7 @@ export interface SchemaField {
   json?: string | null;
   meta?: string | null;
   regex?: string | null;
+  describe?: string | null;
   enum?: Array<string | number | number | boolean> | null;
   minimum?: number | null;
   maximum?: number | null;
@@ -1697,6 +1758,7 @@ export interface ScrapeJob {
   targets: Array<BatchTarget>;
   callback_url?: string | null;
   source?: string | null;
+  max_usd?: number | string | null;
   single?: boolean;
 }
 
@@ -1731,13 +1793,18 @@ export interface ScrapeRequest {
   target_type?: string;
   target_url: string;
   requested_fields?: Array<string> | null;
-  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links'> | null;
+  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links' | 'pdf' | 'captured'> | null;
   markdown?: MarkdownOptions | null;
   workspace_id?: string;
   page_schema?: string | PageSchema | null;
   render?: 'http' | 'browser' | 'auto';
   min_confidence?: number | null;
+  max_age?: number | null;
+  actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
+  screenshot?: ScreenshotOptions | null;
+  capture?: CaptureOptions | null;
   callback_url?: string | null;
+  max_usd?: number | string | null;
 }
 
 export interface ScrapeResult {
@@ -1765,6 +1832,7 @@ export interface ScrapeTaskReport {
   created_at: string;
   started_at: string | null;
   completed_at: string | null;
+  cost_usd: string;
 }
 
 export interface ScrapedMarket {
@@ -1790,6 +1858,7 @@ export interface ScrapedPage {
   created_at: string;
   started_at: string | null;
   completed_at: string | null;
+  cost_usd: string;
   meta: ResultSource | null;
 }
 
@@ -1799,6 +1868,16 @@ export interface ScrapingReport {
   has_token: boolean;
   per_month: MonthlyEstimate;
   cancelled?: number;
+}
+
+export interface ScreenshotOptions {
+  full_page?: boolean;
+  selector?: string | null;
+}
+
+export interface ScrollAction {
+  do: 'scroll';
+  times?: number;
 }
 
 export interface SearchHit {
@@ -1818,6 +1897,14 @@ export interface SearchReport {
   next_cursor: string | null;
 }
 
+export interface SelectAction {
+  selector: string;
+  seconds?: number;
+  optional?: boolean;
+  do: 'select';
+  value: string;
+}
+
 export interface SeriesReport {
   step_seconds: number;
   times: Array<number>;
@@ -1825,6 +1912,7 @@ export interface SeriesReport {
   failed: Array<number>;
   skipped: Array<number>;
   cost: Array<number>;
+  bytes: Array<number>;
   changes: Array<number>;
   changes_by_part: Array<number>;
 }
@@ -2014,7 +2102,7 @@ export interface StoreBrief {
 }
 
 export interface StoredFileReport {
-  name: 'raw' | 'rendered' | 'screenshot';
+  name: 'raw' | 'rendered' | 'screenshot' | 'pdf';
   path: string;
   file_name: string;
   content_type: string;
@@ -2051,13 +2139,18 @@ export interface SyncScrapeRequest {
   target_type?: string;
   target_url: string;
   requested_fields?: Array<string> | null;
-  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links'> | null;
+  formats?: Array<'markdown' | 'html' | 'text' | 'screenshot' | 'links' | 'pdf' | 'captured'> | null;
   markdown?: MarkdownOptions | null;
   workspace_id?: string;
   page_schema?: string | PageSchema | null;
   render?: 'http' | 'browser' | 'auto';
   min_confidence?: number | null;
+  max_age?: number | null;
+  actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
+  screenshot?: ScreenshotOptions | null;
+  capture?: CaptureOptions | null;
   callback_url?: string | null;
+  max_usd?: number | string | null;
   timeout_seconds?: number;
 }
 
@@ -2150,6 +2243,14 @@ export interface ToldChange {
   at: string;
 }
 
+export interface TypeAction {
+  selector: string;
+  seconds?: number;
+  optional?: boolean;
+  do: 'type';
+  text: string;
+}
+
 export interface UrlsReceived {
   job_id: string;
   total: number;
@@ -2159,6 +2260,18 @@ export interface UrlsReceived {
 export interface VerifyStarted {
   id: number;
   verification_status: string;
+}
+
+export interface WaitAction {
+  do: 'wait';
+  seconds: number;
+}
+
+export interface WaitForAction {
+  selector: string;
+  seconds?: number;
+  optional?: boolean;
+  do: 'wait_for';
 }
 
 export interface Waiting {
@@ -2215,6 +2328,61 @@ export interface WatchReport {
   created_at: string | null;
 }
 
+export interface WebHit {
+  position: number;
+  title: string | null;
+  url: string;
+  snippet: string | null;
+  published: string | null;
+  page: WebPageRead | null;
+}
+
+export interface WebJob {
+  query: string;
+  pages?: number;
+  read?: number;
+  country?: string | null;
+  language?: string | null;
+  max_age?: number | null;
+  max_tokens?: number | null;
+  max_credits?: number | null;
+  search?: string | null;
+}
+
+export interface WebPageRead {
+  status: string;
+  markdown: string | null;
+  stored: boolean;
+  error: string | null;
+  reason: string | null;
+}
+
+export interface WebPlan {
+  queries: number;
+  read: number;
+  worst_credits: number;
+  expected_credits: number;
+  price_per_1000_usd: string;
+  worst_usd: string;
+  expected_usd: string;
+}
+
+export interface WebSearchCreated {
+  job_id: string;
+  queries: number;
+  status: string;
+}
+
+export interface WebSearchReport {
+  job_id: string;
+  status: string;
+  query: string;
+  credits: number;
+  read_job: string | null;
+  done: boolean;
+  results: Array<WebHit>;
+}
+
 export interface WorkerBrief {
   name: string;
   started_at: string;
@@ -2226,6 +2394,33 @@ export interface WorstSink {
   name: string;
   lag_seconds: number;
   error: string | null;
+}
+
+export interface WrapperField {
+  field: string;
+  path: string;
+  state: 'proposed' | 'adopted' | 'retired' | 'rejected';
+  score: number;
+  support: number;
+  pages: number;
+  wrong: number;
+  same: number;
+  changed: number;
+  lost: number;
+  found: number;
+  examples?: Array<string>;
+}
+
+export interface WrapperReport {
+  name: string;
+  domain: string;
+  version: number;
+  template: string;
+  state: 'proposed' | 'adopted' | 'retired' | 'rejected';
+  mode: 'teach' | 'heal';
+  learnt_at: string;
+  decided_at: string | null;
+  fields: Array<WrapperField>;
 }
 
 export interface WrongField {

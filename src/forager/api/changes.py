@@ -64,11 +64,11 @@ class ChangeFeed:
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._looking: asyncio.Task[None] | None = None
 
-    async def page(self, after: int, limit: int, kinds: frozenset[str] | None) -> ChangePage:
-        """Return at most `limit` changes of these kinds (None: of all) after a number."""
+    async def page(self, after: int, limit: int, kinds: frozenset[str] | None, job: UUID | None = None) -> ChangePage:
+        """Return at most `limit` changes of these kinds (None: of all), or of this job, after a number."""
         async with self._turns:
             last = await last_change(self._database)
-            changes = await self._ledger.changes(after, limit, kinds=kinds, until=last) if after < last else ()
+            changes = await self._ledger.changes(after, limit, job=job, kinds=kinds, until=last) if after < last else ()
         full = len(changes) == limit
         return ChangePage(changes, changes[-1].id if full else max(after, last), last)
 
@@ -151,26 +151,33 @@ def changes_router(feed: ChangeFeed, feeds: Feeds, key: ServiceKey, records: Col
         responses={200: example([CHANGE], next_after=CHANGE["id"], last=CHANGE["id"]), **failures()},
     )
     async def list_changes(
-        request: Request, after: After = 0, kinds: Kinds = None, limit: Limit = PAGE, wait: Wait = 0.0
+        request: Request,
+        after: After = 0,
+        kinds: Kinds = None,
+        limit: Limit = PAGE,
+        wait: Wait = 0.0,
+        job: Annotated[UUID | None, Query(description="Only changes that this job caused.")] = None,
     ) -> Response:
         """Changes after a number, in order. `meta.next_after` is the `after` of the next page, also when this page is
         empty because of `kinds`; `meta.last` is the newest change. With `wait`, the answer comes as soon as there is a
         change, and after `wait` seconds at the latest."""
         wanted = _checked(kinds, known)
-        found = await feed.page(after, limit, wanted)
+        found = await feed.page(after, limit, wanted, job)
         if not found.changes and wait:
             if feed.readers + feeds.streams >= MOST_STREAMS:
                 return _busy(request)
-            found = await _awaited(found, limit, wanted, wait)
+            found = await _awaited(found, limit, wanted, wait, job)
         items = [change_json(change) for change in found.changes]
         return answer(request, items, next_after=found.upto, last=found.last)
 
-    async def _awaited(found: ChangePage, limit: int, wanted: frozenset[str] | None, wait: float) -> ChangePage:
+    async def _awaited(
+        found: ChangePage, limit: int, wanted: frozenset[str] | None, wait: float, job: UUID | None
+    ) -> ChangePage:
         give_up = monotonic() + wait
         async with feed.reading():
             while not found.changes and not feeds.closing.is_set() and (left := give_up - monotonic()) > 0:
                 if await feed.moved(found.last, min(left, LOOK_AGAIN)):
-                    found = await feed.page(found.upto, limit, wanted)
+                    found = await feed.page(found.upto, limit, wanted, job)
         return found
 
     @router.get(

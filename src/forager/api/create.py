@@ -35,7 +35,7 @@ from forager.api.live import LiveFeeds, live_router
 from forager.api.metrics import Metrics, metrics_router
 from forager.api.openapi import describe, operation_id
 from forager.api.overview import Overview, overview_router
-from forager.api.pages import pages_router
+from forager.api.pages import pages_router, recordings_router
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.schedules import rechecks_router, schedules_router
@@ -177,7 +177,7 @@ class RequestIds:
             with structlog.contextvars.bound_contextvars(request_id=own_id):
                 await self._app(scope, receive, stamped)
         except Exception as error:
-            log.error("a request failed by a defect", request_id=own_id, path=scope["path"], exc_info=error)
+            log.error("request_failed", request_id=own_id, path=scope["path"], exc_info=error)
             if status == 0:
                 await _plain_500(scope)(scope, receive, stamped)
         finally:
@@ -253,6 +253,17 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
     vital = VitalSigns(app)
     metrics = Metrics(app, vital)
     overview = Overview(app, vital)
+    caching: list[Middleware] = []
+    if not one_command:
+        from forager.api.caching import LastChanges, ResponseCache
+
+        kinds = {name: [record.kind for record in pipeline.records] for name, pipeline in app.pipelines.items()}
+        changes_of = LastChanges(app.database)
+
+        def seconds() -> float:
+            return app.clock.now().timestamp()
+
+        caching.append(Middleware(ResponseCache, changes=changes_of, kinds=kinds, count=metrics.cached, clock=seconds))
     api = FastAPI(
         docs_url=None,
         redoc_url=None,
@@ -262,6 +273,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
             Middleware(RequestIds, count=metrics.count),
             Middleware(DashboardPages),
             Middleware(KeyGate, key=service_key, keys=keys),
+            *caching,
             Middleware(HeadAsGet),
             Middleware(SizeLimit),
         ],
@@ -291,6 +303,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
             sinks_router(app),
             retention_router(app),
             archive_router(app),
+            recordings_router(app),
             pages_router(app),
             blobs_router(app),
             records_router(app),

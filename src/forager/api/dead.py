@@ -223,7 +223,9 @@ async def _retry(app: App, asked: RetryBody) -> RetriedMany:
             try:
                 if not await app.retries.is_possible(letters[0].pipeline, job):
                     return _pass_over(done, "secret_required", ENDED, job, len(letters))
-                done.requeued += await app.ledger.retry_tasks([letter.id for letter in letters])
+                # Added after the await: `+= await` reads the sum before it, and jobs that end meanwhile would be lost.
+                requeued = await app.ledger.retry_tasks([letter.id for letter in letters])
+                done.requeued += requeued
                 done.letters += len(letters)
             except Conflict:
                 _pass_over(done, "job_cancelled", CANCELLED, job, len(letters))

@@ -60,12 +60,12 @@ async def _forager(request: Request, error: Exception) -> Response:
         case Busy():
             return refusal(scope, 503, "busy", error.message, headers={"Retry-After": RETRY_AFTER})
         case ServiceAway():
-            log.warning("a service did not answer a request", request_id=request_id(scope), error=error.message)
+            log.warning("request_service_unavailable", request_id=request_id(scope), error=error.message)
             return refusal(scope, 503, "service_unavailable", error.message, headers={"Retry-After": RETRY_AFTER})
         case StoreMisplaced():
             return refusal(scope, 503, "store_unavailable", error.message)
         case StoreError():
-            log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
+            log.warning("request_store_unavailable", request_id=request_id(scope), error=error.message)
             message = _FULL if isinstance(error, StoreFull) else _NO_ANSWER
             return refusal(scope, 503, "store_unavailable", message, headers={"Retry-After": RETRY_AFTER})
     raise error

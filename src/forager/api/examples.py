@@ -137,6 +137,7 @@ LANE = {
     "paused": False,
     "wake_at": None,
     "state": {"slow_until": 1773489630000},
+    "per_second": 241.0,
     "waiting": {
         "reason": "rate",
         "message": "next request to serper in 8 s",
@@ -177,6 +178,7 @@ LANE_DETAIL = {
         "rules": ["tokens_per_interval", "interval_seconds"],
         "message": "at most 1 in 30 s (operator rule for shop.example)",
     },
+    "per_second": 0.033,
     "overrides": OVERRIDES,
     "open_now": True,
     "opens_at": None,

@@ -87,6 +87,13 @@ class JobsQuery(PageQuery):
 
 class TasksQuery(WhyQuery):
     state: TaskStateName | None = Field(default=None, description="Only tasks in this state.")
+    text: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Only tasks whose key or input, such as a URL, contains this text. A page may be short, even empty,"
+        " and still have a next one.",
+    )
 
 
 def jobs_router(app: App) -> Router:
@@ -150,7 +157,12 @@ def _add_reading(router: Router, app: App) -> None:
     async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
         """Sorted by kind and key."""
         listed = await app.reports.tasks(
-            job_id, state=asked.state, why=Why(asked.reason, asked.error_type), cursor=asked.cursor, limit=asked.limit
+            job_id,
+            state=asked.state,
+            why=Why(asked.reason, asked.error_type),
+            text=asked.text,
+            cursor=asked.cursor,
+            limit=asked.limit,
         )
         return page(request, listed.items, listed.next_cursor)
 

@@ -97,6 +97,18 @@ def keys_router(keys: KeyRing) -> Router:
         await keys.refresh(now=True)
         return answer(request, {**_report(made).model_dump(), "key": text}, status=201)
 
+    @router.post(
+        "/keys/{name}/rotate",
+        summary="Replace a key's text",
+        response_model=Envelope[MadeKey],
+        responses={200: example({**_KEY, "last_used_at": None, "key": "forager_…"}), **failures(403, 404)},
+    )
+    async def rotate_key(request: Request, name: Annotated[str, Path(max_length=64)]) -> Response:
+        """Name, role and log stay. The old text is refused from now on, and its sessions and streams end."""
+        made, text = await keys.table.rotate(name)
+        await keys.refresh(now=True)
+        return answer(request, {**_report(made).model_dump(), "key": text})
+
     @router.delete(
         "/keys/{name}",
         summary="Revoke a key",

@@ -63,6 +63,10 @@ class LaneDetail(BaseModel):
     wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
     rules: dict[str, RuleReport] = Field(description="Every rule in force, with its source.")
     pace: PaceReport = Field(description="Speed of the lane by these rules, and the rule that decides it.")
+    per_second: float | None = Field(
+        description="Requests per second that the answering process has sent there in the last half minute; null if"
+        " it has sent none since its start."
+    )
     overrides: Rules | None = Field(description="Rules that an operator has set for exactly this name.")
     open_now: bool = Field(description="True if the current time is within the lane's allowed hours.")
     opens_at: datetime | None
@@ -109,6 +113,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
         "wake_at": known.wake_at if known else None,
         "rules": {key: {"value": _plain(each.value), "by": each.by, "where": each.where} for key, each in said.items()},
         "pace": asdict(pace_of(rules, said)),
+        "per_second": sent_per_second(app, name),
         "overrides": said_rules(override.rules) if override else None,
         "open_now": opens <= now,
         "opens_at": None if off or opens <= now else opens,
@@ -123,6 +128,12 @@ def _with_robots(said: dict[str, Said], rules: Lane, standing: Standing) -> dict
     if own is None or asked is None or not rules.crawl_delay or asked <= (own.value or 0):
         return said
     return {**said, "crawl_delay_seconds": Said(asked, "robots", standing.crawl_delay_of or rules.name)}
+
+
+def sent_per_second(app: App, name: str) -> float | None:
+    """Return how many requests this process sends through a lane; None if it has sent none since its start."""
+    counts = app.worker.stats.lanes.by_name.get(name)
+    return None if counts is None else round(counts.per_second(app.clock.monotonic()), 3)
 
 
 def override_report(domain: Domain) -> dict[str, Any]:
@@ -190,7 +201,12 @@ def _add_reading(router: Router, app: App) -> None:
         await app.rules.refresh()
         listed = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
         off = app.rules.politeness.inactive
-        lanes = [lane.model_copy(update={"paused": lane.paused or lane.name in off}) for lane in listed.items]
+        lanes = [
+            lane.model_copy(
+                update={"paused": lane.paused or lane.name in off, "per_second": sent_per_second(app, lane.name)}
+            )
+            for lane in listed.items
+        ]
         return page(request, await app.waits.lanes(lanes), listed.next_cursor)
 
     @router.get(

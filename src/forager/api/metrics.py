@@ -308,11 +308,22 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._cached = Counter(
+            "forager_http_cache",
+            "Requests of lists, records and searches: hit, unchanged (304) or miss.",
+            ("outcome",),
+            registry=self._registry,
+        )
+        if app.telemetry is not None:
+            app.telemetry.families = lambda: [*worker_metrics(app), *self._requests.collect(), *self._seconds.collect()]
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method if method in METHODS else "other", route, str(status)).inc()
         if not route.endswith(STREAM_SUFFIX):
             self._seconds.labels(route).observe(seconds)
+
+    def cached(self, outcome: str) -> None:
+        self._cached.labels(outcome).inc()
 
     async def text(self) -> bytes:
         self._engine.vital = await self._vital.take()

@@ -393,6 +393,7 @@ def overview_router(app: App, overview: Overview) -> Router:
                 paid=app.features[name].charge is not None,
                 estimated=app.features[name].estimate is not None,
                 secrets=[each.name for each in pipeline.secrets],
+                records=[record.kind for record in pipeline.records],
             )
             for name, pipeline in app.pipelines.items()
             if name not in app.internal

@@ -77,7 +77,7 @@ class Attention(BaseModel):
     severity: Literal["failed", "waiting"]
     title: str
     detail: str = Field(description="Why, and what happens next by itself.")
-    since: datetime | None = Field(default=None, description="When it began, or happened last.")
+    since: datetime | None = Field(default=None, description="Start time, or time of the last occurrence.")
     href: str = Field(description="The page of the dashboard that shows it.")
     action: HelpfulAction | None = None
 
@@ -128,6 +128,7 @@ class SeriesReport(BaseModel):
     failed: list[float] = Field(description="Failed tasks per minute.")
     skipped: list[float] = Field(description="Skipped tasks per minute.")
     cost: list[float] = Field(description="Units spent per minute.")
+    bytes: list[float] = Field(description="Bytes of answers per minute.")
     changes: list[int] = Field(description="Changes in each step.")
     changes_by_part: list[int] = Field(description="Changes in about twelve equal parts of the range, for small bars.")
 
@@ -186,14 +187,14 @@ class SystemCheck(BaseModel):
     check: str
     state: Literal["ok", "note", "problem"] = Field(description="A problem keeps Forager from working.")
     message: str
-    remedy: str = Field(description="What to do; empty where nothing is to be done.")
+    remedy: str = Field(description="The remedy; empty if none is needed.")
 
 
 class SystemLogLine(BaseModel):
     at: str = Field(description="UTC.")
     level: str
     event: str
-    fields: dict[str, Any] = Field(description="What belongs to the event. Secrets are removed.")
+    fields: dict[str, Any] = Field(description="Fields of the event, without secrets.")
 
 
 class PipelineBrief(BaseModel):
@@ -203,6 +204,7 @@ class PipelineBrief(BaseModel):
     paid: bool = Field(description="True if its jobs cost money.")
     estimated: bool = Field(description="True if a job can be priced before it is created.")
     secrets: list[str] = Field(description="Secrets that a job needs, by name.")
+    records: list[str] = Field(description="Kinds of records that its jobs write.")
 
 
 TOLD_CHANGE: dict[str, Any] = {
@@ -243,6 +245,7 @@ SERIES: dict[str, Any] = {
     "failed": [0.0, 1.0],
     "skipped": [0.0, 12.0],
     "cost": [241.0, 286.0],
+    "bytes": [1049234.0, 1204456.0],
     "changes": [410, 377],
     "changes_by_part": [410, 377],
 }
@@ -280,4 +283,5 @@ PIPELINE: dict[str, Any] = {
     "paid": True,
     "estimated": True,
     "secrets": [],
+    "records": ["place", "sighting"],
 }

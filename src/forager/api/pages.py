@@ -4,6 +4,7 @@ Content from a site is hostile. No file is served in a way in which a browser wo
 download of plain text, in a sandbox without scripts, and a type is never guessed.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,11 +23,13 @@ from forager.app.application import App
 from forager.core.errors import BlobMissing, FieldError, NotFound, Rejected
 from forager.core.ids import unknown_choice, unknown_filter
 from forager.core.record import Record
-from forager.core.storage import PAGES, SCHEME, FileName, StoredFile, is_blob, page_path
+from forager.core.storage import PAGES, SCHEME, FileName, StoredFile, blobs_in, is_blob, page_path
 from forager.extract.text.urls import canonical_url, url_hash
 from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
 from forager.sdk.http.routes import PageQuery, Router, example, failures
+from forager.sdk.queries import job_number
 
+FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 NO_ADDRESS = "about:blank"
 """The URL of a stored file that several addresses may share."""
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -43,6 +46,7 @@ ENDINGS = {
     "application/xml": "xml",
     "text/xml": "xml",
     "text/plain": "txt",
+    "application/pdf": "pdf",
 }
 """Endings of file names by content type."""
 PageId = Annotated[
@@ -93,6 +97,44 @@ class PagesQuery(PageQuery):
         default=None, max_length=255, description="Only of this site.", examples=["shop.example"]
     )
     url: str | None = Field(default=None, max_length=2_048, description="Only the page with this URL.")
+
+
+NEXT = "X-Next-Cursor"
+_CURSOR = re.compile("[0-9]{1,9}-[0-9]{1,15}")
+
+
+def recordings_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/jobs", tags=["stored pages"])
+
+    @router.get(
+        "/{job_id}/recording",
+        summary="Download the recording of a job",
+        response_class=Response,
+        responses={200: _RECORDING, **failures(404)},
+    )
+    async def download_recording(
+        job_id: UUID,
+        cursor: Annotated[str | None, Query(max_length=100, description="X-Next-Cursor of the answer before.")] = None,
+    ) -> Response:
+        """Every answer that the job's steps got, as records of WARC 1.1, each a gzip member. Portions of about 8 MB:
+        append them to one another until an answer has no X-Next-Cursor. Only for jobs of the pipelines in
+        FORAGER_RECORD, and for FORAGER_RECORD_DAYS."""
+        from forager.app.recording import read_portion, recordings_folder
+
+        if cursor is not None and not _CURSOR.fullmatch(cursor):
+            problem = FieldError("cursor", "is the X-Next-Cursor of the answer before; leave it out for the first one")
+            raise Rejected(f"cursor: {problem.message}.", fields=[problem])
+        number = await job_number(app.database, job_id, past=True)
+        folder = recordings_folder(app.settings.home)
+        content, following = await asyncio.to_thread(read_portion, folder, number, cursor)
+        if cursor is None and not content and following is None:
+            raise NotFound(
+                f"Job {job_id} was not recorded here. Set FORAGER_RECORD to its pipeline before it is created."
+            )
+        headers = {**HARMLESS, "Content-Disposition": f'attachment; filename="{job_id}.warc.gz"'}
+        return Response(content, headers=headers | ({NEXT: following} if following else {}), media_type=WARC)
+
+    return router
 
 
 def pages_router(app: App) -> Router:
@@ -197,8 +239,9 @@ def _reports(record: type[Record], rows: Sequence[dict[str, Any]]) -> list[Store
             path=page_path(blob) or "",
         )
         for row in rows
-        for blob in (row.get(name) for name in record.blobs)
-        if isinstance(blob, str) and row.get("gone_at") is None
+        if row.get("gone_at") is None
+        for name in record.blobs
+        for blob in blobs_in(row.get(name))
     ]
 
 
@@ -269,7 +312,8 @@ def _harmless(name: str, file: StoredFile) -> Response:
             if _is_text(kind)
             else "application/octet-stream"
         )
-    headers = {**HARMLESS, "Content-Disposition": f'{disposition}; filename="{_file_name(name, file)}"'}
+    kept = FOR_EVER if is_blob(SCHEME + name) else {}  # named by its content, so that it never changes
+    headers = {**HARMLESS, **kept, "Content-Disposition": f'{disposition}; filename="{_file_name(name, file)}"'}
     return Response(file.body, headers=headers, media_type=shown)
 
 
@@ -277,6 +321,11 @@ def _is_text(kind: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("xml", "json"))
 
 
+WARC = "application/warc"
+_RECORDING: dict[str, Any] = {
+    "description": "A portion of the recording.",
+    "content": {WARC: {"schema": {"type": "string", "format": "binary"}, "example": "\x1f\x8b…"}},
+}
 _FILE: dict[str, Any] = {
     "description": "The file. A page is sent as plain text.",
     "content": {

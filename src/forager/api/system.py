@@ -110,7 +110,7 @@ def system_router(app: App) -> Router:
         responses={200: example([LOG_LINE]), **failures()},
     )
     async def show_log(request: Request, asked: Annotated[LogQuery, Query()]) -> Response:
-        """Of the process that answers, newest first, from memory. Secrets are removed."""
+        """Log lines of the answering process, newest first, from memory, without secrets."""
         least = LEVELS.index(asked.level)
         lines = [line for line in map(_line, reversed(recent_lines())) if _rank(line.level) >= least]
         return answer(request, lines[: asked.limit])

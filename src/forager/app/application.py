@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -30,6 +30,7 @@ from forager.core.schedules import Schedule
 from forager.core.secret import Secret, Vault
 from forager.core.sink import SinkRow, SinkStatus
 from forager.core.upkeep import Archives, Pruned
+from forager.core.waiting import Waiting
 from forager.engine.deliver import SinkDelivery
 from forager.engine.lanes.rules.rulebook import Rulebook
 from forager.engine.recheck import Rechecker
@@ -56,6 +57,9 @@ from forager.sdk.overview import Expenses
 from forager.sdk.search import TextIndex, index_of
 from forager.secrets.sealing import Rotated
 from forager.settings import Settings
+
+if TYPE_CHECKING:
+    from forager.app.telemetry import Telemetry
 
 SCHEDULES, RECHECKS, RULES, SINKS = "schedules", "rechecks", "rules", "sinks"
 SWEEP, PROXIES = "sweep", "proxies"
@@ -89,6 +93,8 @@ class Network:
     browsers: BrowserFetcher
     logins: Logins | None
     """The workspaces' logins; None without a credential backend."""
+    tokens: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What makes the tokens of jobs that bring none, by feature (`Feature.tokens`)."""
 
 
 class App:
@@ -103,12 +109,14 @@ class App:
         stores: Stores,
         network: Network,
         worker: Worker,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
         ledger, reports = stores.ledger, stores.reports
         self.is_api_only = False
         """True if this process serves the API only, and other processes work."""
         self.runner_trouble: str | None = None
         """Why work that waits cannot be handed to the workers of another runner; None while it can."""
+        self.telemetry = telemetry
         self.guard = network.guard
         self._logins = network.logins
         self.settings = settings
@@ -127,6 +135,7 @@ class App:
         self.rules = network.rules
         self.proxies = network.proxies
         self.browsers = network.browsers
+        self.tokens = network.tokens
         self.rotate_keys = stores.rotate_keys
         self.job_secrets = stores.job_secrets
         self.vault = stores.vault
@@ -169,7 +178,7 @@ class App:
             self,
             all_sinks(),
             SinkRows(ledger.database, stores.sinks, ledger.now_ms),
-            lambda sink: SinkDelivery(ledger, stores.sinks, sink, clock, lambda: worker.session),
+            lambda sink: SinkDelivery(ledger, stores.sinks, sink, clock, lambda: worker.session, tracer=telemetry),
             clock,
         )
         self.deliveries = self.roster.deliveries
@@ -213,6 +222,10 @@ class App:
         """Return a job with why none of its tasks runs, if none does. Raises `NotFound`."""
         return await self.waits.job(await self.reports.job(job))
 
+    async def why_late(self, job: JobReport, task: UUID) -> Waiting | None:
+        """Return why a task has not ended yet, if it does anything but work. Raises `NotFound`."""
+        return job.waiting or await self.waits.running_task(await self.reports.task(task))
+
     async def switch_lane(self, lane: str, *, active: bool) -> str:
         """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""
         return await switch_lane(self, lane, active=active)
@@ -250,7 +263,8 @@ class App:
                 fields = [*wrong.fields, *also.fields]
                 raise Rejected(f"{wrong.message} {also.message}", fields=fields) from wrong
             raise
-        require_secrets(self.pipelines[schedule.pipeline], ())
+        if self.pipelines[schedule.pipeline].needs_secrets(job):
+            require_secrets(self.pipelines[schedule.pipeline], ())
         timed = dataclasses.replace(schedule, next_at=next_firing(schedule, now))
         if not no_budget:
             charge = await self._intake.charge(schedule.pipeline, job)

@@ -3,6 +3,7 @@
 A problem keeps Forager from working; a note is only information.
 """
 
+import json
 import os
 import platform
 import shutil
@@ -10,13 +11,15 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from forager import __version__
 from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
-from forager.sdk.cli.render import near, some
+from forager.sdk.cli.client import KEY_HEADER
+from forager.sdk.cli.render import moment, near, some
 from forager.sdk.feature import Finding
 
 if TYPE_CHECKING:
@@ -25,14 +28,14 @@ if TYPE_CHECKING:
 
 
 # The checks of `forager doctor` of settings that belong together or name a file: the policy file, the proxies, the
-# backend of log-ins.
+# credential backend.
 
 
 POLICIES = "SCRAPER_DOMAIN_POLICIES_PATH"
 
 
 def check_files(settings: "Settings") -> Iterator[Finding]:
-    """Yield a finding for the policy file, the proxies and the backend of log-ins, each if the settings name it."""
+    """Yield a finding for the policy file, the proxies and the credential backend, each if the settings name it."""
     if settings.domain_policies_path is not None:
         yield _policies(settings)
     if settings.proxy_endpoints or settings.proxy_file is not None:
@@ -74,10 +77,10 @@ def _backend(url: str, *, has_key: bool) -> Finding:
     try:
         safe_url(url)
     except Rejected as error:
-        return Finding("log-ins", "problem", error.message, remedy)
+        return Finding("credential backend", "problem", error.message, remedy)
     if not has_key:
-        return Finding("log-ins", "problem", "FORAGER_BACKEND_SERVICE_KEY is not set", f"Set it; {remedy}")
-    return Finding("log-ins", "ok", f"asked for at {url}")
+        return Finding("credential backend", "problem", "FORAGER_BACKEND_SERVICE_KEY is not set", f"Set it; {remedy}")
+    return Finding("credential backend", "ok", f"logins are fetched from {url}")
 
 
 # The check of `forager doctor` of the places in S3 that settings name: can they be listed with these keys?
@@ -153,11 +156,18 @@ def check_services(settings: "Settings") -> Iterator[Finding]:
 EXTRAS = {
     "bigquery": ("google.cloud.bigquery", "the mirror in BigQuery"),
     "celery": ("celery", "Celery workers"),
+    "documents": ("pypdf", "PDF and DOCX files as pages"),
     "dlt": ("dlt", "Forager as a source of dlt"),
     "duckdb": ("duckdb", "sinks that write DuckDB files"),
+    "excel": ("xlsxwriter", "exports for Excel"),
+    "fields": ("re2", "fields of your own with patterns or XPath"),
     "kafka": ("confluent_kafka", "Kafka sinks and workers"),
+    "mcp": ("mcp", "tools for agents"),
+    "notify": ("apprise", "channels for alerts"),
+    "otel": ("opentelemetry.exporter.otlp.proto.http", "OpenTelemetry"),
     "parquet": ("pyarrow", "files in Parquet"),
     "postgres": ("asyncpg", "a ledger in PostgreSQL"),
+    "prefect": ("prefect", "flows of Prefect"),
     "s3": ("obstore", "files and pages in S3"),
 }
 """Optional packages by extra: a module of each, and what needs it. The browser has a check of its own."""
@@ -200,15 +210,40 @@ def check_credentials(settings: "Settings") -> Iterator[Finding]:
 
 
 def check_sinks(sinks: "list[dict[str, Any]]") -> Iterator[Finding]:
-    """Yield a problem for each sink that fails or cannot be delivered, as the API lists it."""
-    failing = [each for each in sinks if each["problem"] or each["failures"]]
-    for each in failing:
-        since = f", since {each['failing_since']}" if each["failing_since"] else ""
-        waits = f", {each['waiting']:,} messages wait" if each["waiting"] else ""
-        message = each["problem"] or f"it fails{since}{waits}: {each['error']}"
-        yield Finding(f"sink {each['name']}", "problem", message, f"See `forager sinks show {each['name']}`.")
-    if not failing:
-        yield Finding("sinks", "ok", f"{len(sinks)}, none of them fails")
+    """Yield a problem for each sink that fails or cannot be delivered, and a note for each that refused changes.
+
+    `sinks` is the list of the API. A sink that was configured once and is no longer keeps its last failure in the
+    ledger: it is a note, since nothing is delivered to it.
+    """
+    findings = [finding for each in sinks if (finding := _sink(each)) is not None]
+    yield from findings
+    if not findings:
+        yield Finding("sinks", "ok", f"{some(len(sinks), 'sink')}, none of them fails")
+
+
+def _sink(sink: "dict[str, Any]") -> Finding | None:
+    """Return what is wrong with a sink: since when, its last error and the remedy; None if nothing is."""
+    name, check = sink["name"], f"sink {sink['name']}"
+    if sink["problem"]:
+        remedy = f"Correct it, and restart Forager; or remove the sink: `forager sinks remove {name}`."
+        return Finding(check, "problem", f"cannot be delivered: {sink['problem']}", remedy)
+    if sink["failures"]:
+        since = f" since {moment(sink['failing_since'])} UTC" if sink["failing_since"] else ""
+        waits = f", {some(sink['waiting'], 'message waits', 'messages wait')}" if sink["waiting"] else ""
+        message = f"failing{since}{waits}. Last error: {sink['error'] or 'none stored yet'}"
+        if not sink["configured"]:
+            return Finding(
+                check, "note", f"{message} No setting here configures it.", f"`forager sinks remove {name}`."
+            )
+        remedy = (
+            "Start or correct the receiver; what waits is then delivered without a command. `forager sinks show"
+            f" {name}` has the next try, `forager sinks pause {name}` stops the tries."
+        )
+        return Finding(check, "problem", message, remedy)
+    if sink["set_aside"]:
+        remedy = f"`forager sinks refused {name}` says why; then `forager sinks retry {name}`, or discard them."
+        return Finding(check, "note", f"it refused {some(sink['set_aside'], 'change')}", remedy)
+    return None
 
 
 def _needed(settings: "Settings") -> dict[str, str]:
@@ -225,6 +260,7 @@ def _needed(settings: "Settings") -> dict[str, str]:
         "celery": settings.broker_url and "FORAGER_BROKER_URL",
         "duckdb": settings.of(DuckDBSettings).duckdb_folder and "FORAGER_DUCKDB_FOLDER",
         "kafka": settings.of(KafkaSettings).kafka_brokers and "FORAGER_KAFKA_BROKERS",
+        "otel": settings.otel_endpoint and "FORAGER_OTEL_ENDPOINT",
         "postgres": settings.database_url and "FORAGER_DATABASE_URL",
         "s3": settings.of(FilesSettings).files_s3 and "FORAGER_FILES_S3",
     }
@@ -265,6 +301,9 @@ OLDEST_SQLITE = (3, 38, 0)
 LITTLE_ROOM = 1 << 30
 NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
+OK = 200
+SILENT = "answering"
+"""The check that fails if a Forager should be running and does not answer at all."""
 MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 
@@ -342,8 +381,14 @@ def _keys(settings: "Settings") -> Iterator[Finding]:
 
 
 def _owner(settings: "Settings") -> Iterator[Finding]:
+    from forager.secrets.service_key import service_key_for
+
+    try:
+        key = service_key_for(settings.home, settings.service_key)
+    except ForagerError:  # the check of the key files reports it; without the key, details are left out
+        key = ""
     if settings.api_url is not None:
-        yield _answers("the Forager that commands go to", settings.api_url)
+        yield from _answers("the Forager that commands go to", settings.api_url, key)
     if settings.database_url is not None:
         return
     from forager.ledger.sqlite.lock import read_owner
@@ -359,20 +404,49 @@ def _owner(settings: "Settings") -> Iterator[Finding]:
             "Wait until it has ended. To run several commands at once, start `forager up` first.",
         )
     else:
-        yield _answers(f"process {owner.pid}", owner.url)
+        yield from _answers(f"process {owner.pid}", owner.url, key)
 
 
-def _answers(who: str, url: str) -> Finding:
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
+def _answers(who: str, url: str, key: str) -> Iterator[Finding]:
+    """Yield whether a running Forager is ready, and each thing that keeps its health from being `ok`.
 
+    Stalled sinks are left to `check_sinks`, which has their errors and remedies.
+    """
     try:
-        with urlopen(f"{url}/readiness", timeout=5):  # noqa: S310 - the URL is that of our own lock file
-            return Finding("running", "ok", f"{who} answers at {url}")
-    except HTTPError as error:
-        return Finding("running", "problem", f"{url} is not ready ({error.code})", "See its log.")
-    except (URLError, OSError) as error:
-        return Finding("running", "problem", f"{url} does not answer ({error})", f"Start {who}, or look at its log.")
+        code, ready = _asked(f"{url}/readiness", key)
+        _, health = _asked(f"{url}/health", key)
+    except (OSError, HTTPException) as error:
+        yield Finding(SILENT, "problem", f"{url} does not answer ({error})", f"Start {who}, or look at its log.")
+        return
+    if code == OK:
+        yield Finding("running", "ok", f"{who} answers at {url}")
+    else:
+        reason = ready.get("reason") or f"it answered {code}"
+        yield Finding("running", "problem", f"{url} is not ready: {reason}", "See its log, and the other lines here.")
+    if health.get("trouble"):
+        yield Finding("work", "problem", f"no work is done: {health['trouble']}", "See the log of `forager up`.")
+    if health.get("worker") == "stopped":
+        yield Finding("work", "problem", "no worker runs in it", "Restart `forager up`; its log has the reason.")
+    for setting, reason in (health.get("refused_key_errors") or {}).items():
+        yield Finding(setting, "problem", reason, f"Correct {setting}, and restart Forager.")
+
+
+def _asked(url: str, key: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the `data` of an answer. Raises `OSError` or `HTTPException` if there is none."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    headers = {KEY_HEADER: key} if key else {}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=5) as answer:  # noqa: S310 - the URL of our own lock file
+            code, body = answer.status, answer.read()
+    except HTTPError as error:  # an error such as 503 has a body as well
+        code, body = error.code, error.read()
+    try:
+        data = json.loads(body)["data"]
+    except (ValueError, KeyError, TypeError):  # a proxy in front of it answered
+        data = None
+    return code, data if isinstance(data, dict) else {}
 
 
 def _store(settings: "Settings") -> Iterator[Finding]:

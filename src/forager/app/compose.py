@@ -2,14 +2,16 @@
 
 import gc
 import os
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from forager.app.application import App, Network, Stores
 from forager.app.features import all_features
+from forager.app.machine import THIS_MACHINE, Machine
 from forager.app.wiring import (
+    JobTokens,
     build_pipelines,
     check_blobs,
     check_keys,
@@ -23,7 +25,9 @@ from forager.app.wiring import (
 )
 from forager.core.clock import Clock, SystemClock
 from forager.core.http import Fetch
+from forager.core.ledger import JobNews
 from forager.core.pipeline import Pipeline
+from forager.core.recording import Player, Recorder
 from forager.engine.lanes.fetch import Resources
 from forager.engine.upkeep import StoredPages
 from forager.engine.work.job_log import JobLog
@@ -39,11 +43,13 @@ from forager.ledger.tables.pages import ArchiveTable, BlobReferences
 from forager.ledger.tables.proxies import ProxyTable
 from forager.ledger.tables.sinks import SinkTable
 from forager.ledger.tables.vault import VaultTable
-from forager.reading.pool import ReaderPool
 from forager.sdk.feature import Feature
 from forager.secrets.sealing import rotate_keys, sealer_for
 from forager.settings import Settings
 from forager.sinks.webhook import signing
+
+if TYPE_CHECKING:
+    from forager.app.telemetry import Telemetry
 
 
 @asynccontextmanager
@@ -54,27 +60,39 @@ async def open_app(
     may_create: bool = True,
     must_fit: bool = False,
     around: Callable[[Fetch], Fetch] = lambda fetch: fetch,
+    player: Player | None = None,
+    machine: Machine = THIS_MACHINE,
 ) -> AsyncIterator[App]:
     """Build an `App` from these settings, and close everything at the end of the block.
 
     `may_create`: whether a store that does not exist is created, as the embedded one or as tables of an empty
     PostgreSQL database. `must_fit`: raise `StoreError` unless this process has the keys and the folder of pages that
     the ledger needs; set by processes that work. `around` wraps what sends the requests of steps: simulated time must
-    stand still while one is under way.
+    stand still while one is under way. `player` answers the requests of steps in place of the network. `machine`: the
+    threads, processes, connections and chances that the application uses; a simulation has its own.
     """
     clock = clock or SystemClock()
     features = all_features()
     pipelines = build_pipelines(settings, features)
     catalog = Catalog(pipelines, evidence_days=settings.evidence_days)
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, catalog, clock, stack, may_create=may_create, must_fit=must_fit)
-        network = await _open_network(settings, features, pipelines, stores, clock, stack)
-        worker = _make_worker(settings, pipelines, stores, network, clock, stack, around)
-        _start_job_log(features, pipelines, stores, worker, clock, stack)
+        stores = await _open_stores(settings, catalog, clock, machine, stack, may_create=may_create, must_fit=must_fit)
+        network = await _open_network(settings, features, pipelines, stores, clock, machine, stack)
+        telemetry: Telemetry | None = None
+        if settings.otel_endpoint is not None and player is None:
+            from forager.app.telemetry import open_telemetry  # a command should start fast
+
+            telemetry = open_telemetry(settings, stores.ledger.database)
+            # before all that has last lines to log and last attempts to settle
+            await stack.enter_async_context(telemetry.running())
+        worker = _make_worker(settings, pipelines, stores, network, clock, machine, stack, around, player, telemetry)
+        _start_job_log(features, pipelines, stores, worker, clock, stack, telemetry)
+        if telemetry is not None:
+            worker.when_settled(telemetry.settled)
         network.rules.when_changed(worker.adopt_rules)
         network.rules.when_changed(lambda: catalog.name_lanes_by(network.rules.politeness.lane_name))
         _spare_the_collector()
-        app = App(settings, features, pipelines, clock, stores, network, worker)
+        app = App(settings, features, pipelines, clock, stores, network, worker, telemetry)
         stack.push_async_callback(app.close)
         await app.roster.refresh()
         for feature in features:
@@ -84,10 +102,17 @@ async def open_app(
 
 
 async def _open_stores(
-    settings: Settings, catalog: Catalog, clock: Clock, stack: AsyncExitStack, *, may_create: bool, must_fit: bool
+    settings: Settings,
+    catalog: Catalog,
+    clock: Clock,
+    machine: Machine,
+    stack: AsyncExitStack,
+    *,
+    may_create: bool,
+    must_fit: bool,
 ) -> Stores:
     """Open the ledger, its tables, and the stored pages. The stack closes them."""
-    ledger = await open_ledger(settings, catalog, clock, may_create=may_create)
+    ledger = await open_ledger(settings, catalog, clock, machine, may_create=may_create)
     stack.push_async_callback(ledger.close)
     database, now_ms = ledger.database, ledger.now_ms
     sealer = sealer_for(settings.home, settings.secret_key)
@@ -97,7 +122,7 @@ async def _open_stores(
         await check_keys(sealer, [proxies, job_secrets, vault])
         await check_blobs(settings, database)
         await follow_declared(database, catalog.queues, catalog.shared)
-    blobs = open_blobs(settings, database, clock)
+    blobs = open_blobs(settings, database, clock, machine)
     stack.push_async_callback(blobs.close)
     return Stores(
         ledger=ledger,
@@ -119,6 +144,7 @@ async def _open_network(
     pipelines: Sequence[Pipeline],
     stores: Stores,
     clock: Clock,
+    machine: Machine,
     stack: AsyncExitStack,
 ) -> Network:
     """Open what requests pass through: proxies, HTTP connections, browsers. The stack closes them."""
@@ -127,7 +153,7 @@ async def _open_network(
     fetcher: HttpFetcher
     proxies = await open_proxies(settings, stores.proxies, guard, clock, lambda request: fetcher(request))
     stack.push_async_callback(proxies.close)
-    fetcher = HttpFetcher(
+    fetcher = machine.fetcher(
         guard,
         clock,
         secrets(settings, features),
@@ -140,7 +166,12 @@ async def _open_network(
     browsers = await open_browsers(settings, guard, clock, proxies)
     stack.push_async_callback(browsers.close)
     rules = await open_rules(settings, stores.domains, pipelines)
-    return Network(guard, rules, proxies, fetcher, browsers, logins(settings, fetcher, clock))
+    tokens = {
+        each.name: each.tokens.load()(settings, stores.vault, stores.ledger.database, fetcher, clock)
+        for each in features
+        if each.tokens is not None
+    }
+    return Network(guard, rules, proxies, fetcher, browsers, logins(settings, fetcher, clock), tokens)
 
 
 def _make_worker(
@@ -149,21 +180,35 @@ def _make_worker(
     stores: Stores,
     network: Network,
     clock: Clock,
+    machine: Machine,
     stack: AsyncExitStack,
     around: Callable[[Fetch], Fetch],
+    player: Player | None,
+    telemetry: "Telemetry | None",
 ) -> Worker:
     """Build the worker. The processes that parse pages start with the first page, and the stack ends them."""
-    offload = ReaderPool(settings.readers or max(1, os.cpu_count() or 1))
+    offload = machine.readers(settings.readers or max(1, os.cpu_count() or 1))
     stack.push_async_callback(offload.close)
+    recorder: Recorder | None = None
+    if settings.record and player is None:
+        from forager.app.recording import FolderRecorder, recordings_folder  # a command should start fast
+
+        internal = [pipeline.name for pipeline in pipelines if pipeline.internal]
+        folder = recordings_folder(settings.home)
+        recorder = files = FolderRecorder(folder, settings.record, keep_days=settings.record_days, internal=internal)
+        stack.push_async_callback(files.close)
     resources = Resources(
         Fetcher(around(network.fetcher), network.browsers, network.logins),
         RobotsTxt(LedgerRobots(stores.ledger.database), clock, agent=settings.robots_agent),
         network.proxies,
-        stores.job_secrets,
+        JobTokens(stores.job_secrets, list(network.tokens.values())),
         stores.pages.blobs,
         offload,
+        recorder,
+        player,
+        telemetry,
     )
-    options = WorkerOptions(f"{socket.gethostname()}:{os.getpid()}", settings.capacity, settings.patience_hours * 3600)
+    options = WorkerOptions(machine.name(), settings.capacity, settings.patience_hours * 3600, random=machine.random())
     return Worker(stores.ledger, pipelines, resources, clock, rules=network.rules, options=options)
 
 
@@ -174,6 +219,7 @@ def _start_job_log(
     worker: Worker,
     clock: Clock,
     stack: AsyncExitStack,
+    telemetry: "Telemetry | None",
 ) -> None:
     """Log the start and the end of every job, and what its pipeline logs of its tasks."""
     job_log = JobLog(
@@ -184,7 +230,13 @@ def _start_job_log(
         by_task=[feature.name for feature in features if feature.logs_every_task],
     )
     worker.when_settled(job_log.settled)
-    stores.ledger.when_jobs_change(job_log.changed)
+
+    def changed(news: Sequence[JobNews]) -> None:  # the ledger reports to one callback
+        job_log.changed(news)
+        if telemetry is not None:
+            telemetry.jobs_changed(news)
+
+    stores.ledger.when_jobs_change(changed)
     job_log.start()
     stack.push_async_callback(job_log.close)
 

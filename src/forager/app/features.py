@@ -17,6 +17,7 @@ from forager.pipelines.reviews.feature import feature as reviews
 from forager.pipelines.scrape.feature import feature as scrape
 from forager.pipelines.sites.feature import feature as sites
 from forager.pipelines.watches.feature import feature as watches
+from forager.pipelines.web.feature import feature as web
 from forager.sdk import feature
 from forager.sdk.feature import ENTRY_POINTS, Feature, SinkFeature, installed
 from forager.sinks.bigquery.feature import sink as bigquery
@@ -30,7 +31,7 @@ from forager.sinks.search.feature import sink as search
 from forager.sinks.webhook.feature import feature as deliveries
 from forager.sinks.webhook.feature import sink as webhook
 
-FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, sites, watches, alerts, deliveries)
+FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, sites, watches, alerts, web, deliveries)
 SINKS: tuple[SinkFeature, ...] = (
     webhook,
     bigquery,

@@ -59,13 +59,24 @@ class Retries:
     async def is_possible(self, pipeline: str, job: UUID) -> bool:
         """Return whether tasks of this job can be retried without a secret."""
         known = self.pipelines.get(pipeline)
-        return known is None or not known.secrets or (await self.reports.job(job)).finished_at is None
+        if known is None or not known.secrets:
+            return True
+        report = await self.reports.job(job)
+        return (report.finished_at is not None and not _needs(known, report.params)) or report.finished_at is None
 
     async def _require(self, job: UUID, given: Collection[str]) -> None:
         report = await self.reports.job(job)
         pipeline = self.pipelines.get(report.pipeline)
-        if report.finished_at is not None and report.failed and pipeline is not None:
+        if report.finished_at is not None and report.failed and pipeline and _needs(pipeline, report.params):
             require_secrets(pipeline, given, job)
+
+
+def _needs(pipeline: Pipeline, params: Any) -> bool:
+    """Return whether a stored job needs the secrets of its pipeline."""
+    try:
+        return pipeline.needs_secrets(pipeline.params.model_validate(params))
+    except ValidationError:
+        return True
 
 
 def require_secrets(pipeline: Pipeline, given: Collection[str], job: UUID | None = None) -> None:
@@ -106,7 +117,8 @@ class Intake:
         self._require_running()
         chosen, job, needs = await self._valid(pipeline, params)
         secrets = options.get("secrets") or {}
-        require_secrets(chosen, secrets)
+        if chosen.needs_secrets(job):
+            require_secrets(chosen, secrets)
         self._check_callback(job)
         requested, job = job, await self._completed(pipeline, job)
         dry = chosen.dry_run(job)

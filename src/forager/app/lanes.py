@@ -13,12 +13,12 @@ from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
 from forager.core.ids import SINK_LANES, no_such
 from forager.core.pipeline import Lane
-from forager.core.states import TaskState
+from forager.core.states import Reason, TaskState
 from forager.core.waiting import Waiting, WaitReason, when
 from forager.engine.lanes.rules.rulebook import Rulebook
-from forager.engine.lanes.rules.standing import Standing, lane_waiting
+from forager.engine.lanes.rules.standing import Standing, lane_waiting, slowed
 from forager.engine.work.worker import Worker
-from forager.ledger.reports import JobReport, LaneReport, LedgerReports, QueuedTask
+from forager.ledger.reports import JobReport, LaneReport, LedgerReports, QueuedTask, TaskDetail
 from forager.ledger.tables.domains import checked_name
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Waits:
 
     async def jobs(self, reports: Iterable[JobReport]) -> list[JobReport]:
         """Return the reports, each open one with why none of its tasks runs, if none does."""
-        told, known = [], _Known(self._reports, self._of_lane, await self._now())
+        told, known = [], _Known(self._reports, self._of_lane, self._slowed, await self._now())
         for report in reports:
             idle = report.state in OPEN and report.queued > 0 and report.running == 0
             waits = await self._of_job(report, known) if idle and known.asked < MOST_JOBS else None
@@ -71,6 +71,20 @@ class Waits:
                 waits = Waiting(reason=WaitReason.STORE, message=trouble)  # also of what is in flight
             told.append(report.model_copy(update={"waiting": waits}) if waits else report)
         return told
+
+    async def running_task(self, task: TaskDetail) -> Waiting | None:
+        """Return why a running task has not got further: it was put off before, or its lane was slowed down. None if
+        nothing but the request itself is waited for.
+
+        A task waits for its turn inside of its attempt if that is a few seconds away, so it may run without sending.
+        """
+        report, now = await self._reports.lane(task.lane), await self._now()
+        standing = self.standing(report, task.lane, now)
+        if late := slowed(task.lane, standing, now).removeprefix("; "):
+            return Waiting(reason=Reason.RATE_LIMITED, message=late, lane=task.lane)
+        if task.reason is None or not task.error:
+            return None
+        return Waiting(reason=task.reason, message=task.error, lane=task.lane)
 
     async def stuck(self, hidden: Collection[str] = ()) -> list[JobReport] | None:
         """Return the open jobs if none of them can move within a minute; None if one can. Paused jobs do not count.
@@ -84,13 +98,13 @@ class Waits:
     async def parked(self, pipeline: str, *, but: Collection[str] = ()) -> int:
         """Count the queued tasks of a pipeline that only wait: for a later try, or in a lane that sends nothing. Those
         in the lanes `but` do not count."""
-        known = _Known(self._reports, self._of_lane, await self._now())
+        known = _Known(self._reports, self._of_lane, self._slowed, await self._now())
         counted = [each for each in await self._reports.queued_by_lane(pipeline) if each[0] not in but]
         return sum([tasks for lane, state, tasks in counted if state is TaskState.WAITING or await known.is_shut(lane)])
 
     async def shut(self, lanes: Iterable[str]) -> Waiting | None:
         """Return why a task in these lanes could only wait, if one of them sends nothing for long; else None."""
-        known = _Known(self._reports, self._of_lane, await self._now())
+        known = _Known(self._reports, self._of_lane, self._slowed, await self._now())
         for lane in lanes:
             if await known.is_shut(lane):
                 return await known.lane(lane)
@@ -109,6 +123,9 @@ class Waits:
         standing = self.standing(report, report.name, now)
         rules = politeness.lane_for(report.name, standing.used_by)
         return lane_waiting(report.name, rules, standing, now, paused=paused)
+
+    def _slowed(self, report: LaneReport, now: datetime) -> str:
+        return slowed(report.name, self.standing(report, report.name, now), now)
 
     async def _rate(self, report: JobReport) -> float | None:
         lanes = {task.lane for task in await self._reports.queued_tasks(report.id)}
@@ -134,6 +151,8 @@ class Waits:
             return lane  # takes precedence over the task's own reason
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
             reason, message = task.reason or _usual_reason(task), due_message(task, when(task.due_at, now))
+            if reason == WaitReason.RATE:
+                message += await known.slowed(task.lane)
             return Waiting(reason=reason, message=message, lane=task.lane, until=task.due_at)
         if task.state is TaskState.SUSPECT and lane is None:
             message = "retrying tasks that were in flight at the crash"
@@ -166,20 +185,32 @@ class _Known:
     """A cache for one request: each lane is looked up once, and whether a worker runs."""
 
     def __init__(
-        self, reports: LedgerReports, of_lane: Callable[[LaneReport, datetime], Waiting | None], now: datetime
+        self,
+        reports: LedgerReports,
+        of_lane: Callable[[LaneReport, datetime], Waiting | None],
+        slowed: Callable[[LaneReport, datetime], str],
+        now: datetime,
     ) -> None:
         self.now = now
         self.asked = 0
         self._reports = reports
         self._of_lane = of_lane
+        self._slowed_of = slowed
         self._lanes: dict[str, Waiting | None] = {}
+        self._slowed: dict[str, str] = {}
         self._worker: bool | None = None
 
     async def lane(self, name: str) -> Waiting | None:
         if name not in self._lanes:
             report = await self._reports.lane(name)
             self._lanes[name] = self._of_lane(report, self.now) if report else None
+            self._slowed[name] = self._slowed_of(report, self.now) if report else ""
         return self._lanes[name]
+
+    async def slowed(self, name: str) -> str:
+        """Return why the lane is slower than its rules, to be added to a sentence; empty if it is not."""
+        await self.lane(name)
+        return self._slowed[name]
 
     async def is_shut(self, name: str) -> bool:
         """Return whether the lane sends nothing, for another reason than its ordinary pace."""

@@ -1,10 +1,9 @@
-"""Figures over time, for charts: tasks, failures, cost and changes per minute and per hour.
+"""Figures over time, for charts: tasks, failures, cost, bytes and changes per minute and per hour.
 
 A loop adds what this process has counted since its last look, every few seconds, so the hot path pays nothing. Minutes
 are kept for two days, hours for a year.
 """
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -68,7 +67,7 @@ class Series:
         """Write what was counted since the last call."""
         counted = self._count()
         fresh = counted - self._counted
-        now = int(time.time())
+        now = int(self._clock.now().timestamp())
         last = await self._last_change()
         if self._change is not None and last > self._change:
             fresh["", "changes"] += last - self._change
@@ -88,6 +87,7 @@ class Series:
             counted[self._pipeline_of.get(kind, kind), state.name.lower()] += count
         for kind, cost in self._stats.spent.items():
             counted[self._pipeline_of.get(kind, kind), "cost"] += cost
+        counted["", "bytes"] += sum(lane.bytes for lane in self._stats.lanes.by_name.values())
         return counted
 
     async def read(self, span: timedelta) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Series:
         fine = span <= FINE
         stored = MINUTE if fine else HOUR
         step = max(stored, int(span.total_seconds()) // POINTS // stored * stored)
-        now = int(time.time())
+        now = int(self._clock.now().timestamp())
         first = now - int(span.total_seconds()) - now % step
         found: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for row in await self._database.fetch(READ, {"step": stored, "since": first}):
@@ -105,7 +105,7 @@ class Series:
         per_minute = MINUTE / step
         lines = {
             name: [round(found[name][index] * per_minute, 2) for index in range(count)]
-            for name in ("completed", "failed", "skipped", "cost")
+            for name in ("completed", "failed", "skipped", "cost", "bytes")
         }
         changes = [found["changes"][index] for index in range(count)]
         width = max(1, count // 12)

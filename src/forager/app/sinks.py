@@ -88,7 +88,7 @@ class SinkRoster:
             try:
                 await self.refresh()
             except StoreError as error:
-                log.warning("the rows of sinks cannot be read", error=error.message)
+                log.warning("sink_rows_unreadable", error=error.message)
 
     async def refresh(self) -> None:
         """Read the rows, and begin and end deliveries accordingly."""
@@ -148,7 +148,7 @@ class SinkRoster:
             self.deliveries.add(self._deliver(self._built(row)))
         except Exception as error:  # noqa: BLE001 - a defect of one type must not stop the sinks of others
             self.problems[row.name] = _message(error)
-            log.warning("a sink cannot be delivered by this process", sink=row.name, error=self.problems[row.name])
+            log.warning("sink_not_deliverable", sink=row.name, error=self.problems[row.name])
 
     def _built(self, row: SinkRow) -> Sink:
         sink: Sink = self._type(row).build.load()(self._service, row)

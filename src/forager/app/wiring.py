@@ -11,13 +11,14 @@ from typing import Any
 from pydantic import SecretStr
 
 from forager.app.features import all_features, all_sinks
+from forager.app.machine import THIS_MACHINE, Machine
 from forager.core.clock import Clock
 from forager.core.database import Database
 from forager.core.errors import FieldError, Rejected, SealBroken, StoreMisplaced
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger
 from forager.core.pipeline import Breaker, Pipeline
-from forager.core.secret import KeyUser, Seal
+from forager.core.secret import JobSecrets, KeyUser, Seal, Secret
 from forager.core.states import ENDS, TaskState
 from forager.core.storage import Storage
 from forager.core.threads import in_daemon_thread
@@ -101,7 +102,9 @@ def keep_of(settings: Settings) -> Keep:
     )
 
 
-async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may_create: bool = True) -> Ledger:
+async def open_ledger(
+    settings: Settings, catalog: Catalog, clock: Clock, machine: Machine = THIS_MACHINE, *, may_create: bool = True
+) -> Ledger:
     """Open the store that the settings name. Without `may_create`, raises `NotFound` if there is no embedded store in
     the data folder, and `StoreOutdated` if a PostgreSQL database has no tables."""
     if settings.database_url is None:
@@ -110,7 +113,14 @@ async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may
             raise no_store(settings.home)
         with usable_folder(settings.home):
             await asyncio.to_thread(ensure_sqlite, path, catalog)
-        return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
+        return await SqliteLedger.open(
+            path,
+            catalog,
+            clock=clock,
+            lease_seconds=settings.lease_seconds,
+            faults=machine.faults,
+            writer=machine.writer,
+        )
     from forager.ledger.postgres import PostgresLedger  # the driver is an extra
 
     url = await asyncio.to_thread(locate, settings.database_url, settings.database_schema)
@@ -190,6 +200,21 @@ def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], 
         if each.secrets is not None:
             known.update(each.secrets.load()(settings))
     return {name: secret.get_secret_value() for name, secret in known.items() if secret}.get
+
+
+class JobTokens:
+    """Implements `core.secret.JobSecrets`: a job's own secret, or one that a feature makes for the job."""
+
+    def __init__(self, own: JobSecrets, sources: Sequence[JobSecrets]) -> None:
+        self._own = own
+        self._sources = sources
+
+    async def of(self, job: int, name: str) -> Secret | None:
+        found = await self._own.of(job, name)
+        for source in self._sources if found is None else ():
+            if (found := await source.of(job, name)) is not None:
+                break
+        return found
 
 
 def reference_loaders(settings: Settings, features: Iterable[Feature]) -> dict[str, Callable[[], Any]]:
@@ -292,11 +317,13 @@ async def adopt_blob_storage(database: Database, storage: Storage, where: str) -
 # The store of pages that the settings name: the data folder, or an S3 address.
 
 
-def open_blobs(settings: Settings, database: Database, clock: Clock) -> LocalBlobs | RemoteBlobs:
+def open_blobs(
+    settings: Settings, database: Database, clock: Clock, machine: Machine = THIS_MACHINE
+) -> LocalBlobs | RemoteBlobs:
     """Return the store. Nothing is opened or sent yet. Raises `Rejected` if the client library of S3 is missing."""
     keep: dict[str, Any] = {"grace": settings.blob_grace_hours, "days": settings.blob_days}
     if settings.blobs is None:
-        return LocalBlobs(blob_folder(settings), clock, **keep)
+        return machine.blobs(blob_folder(settings), clock, **keep)
     storage, where = _storage(settings, settings.blobs)
     return RemoteBlobs(storage, where, clock, partial(check_blob_storage, database, storage, where), **keep)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from forager.cli.demo_run import KILL_AT, clean_environment, until_up, url_of, variable
+from forager.cli.demo_run import KILL_AT, RESTART_SECONDS, clean_environment, until_up, url_of, variable
 from forager.cli.demo_view import DemoView, PipelineRow
 from forager.cli.supervise import supervised_command
 from forager.client.connect import over_http
@@ -36,7 +36,7 @@ from forager.secrets.service_key import read_service_key
 LOOK_EVERY = 0.25
 REPORT = "report.html"
 CHANGES_SHOWN = 10
-STUCK_AFTER = 60.0
+STUCK_AFTER = 180.0
 """Seconds without progress after which the demo ends with an error."""
 STAY_PAUSE = 3.0
 """Seconds between two new looks while the demo stays."""
@@ -46,7 +46,7 @@ MONEY = ("price", "rent_min", "rent_max")
 
 @dataclass
 class Course:
-    """What happened, for the summary and the report."""
+    """Events of the demo, for its summary and its report."""
 
     began: float = field(default_factory=time.monotonic)
     killed: dict[str, Any] | None = None
@@ -97,7 +97,7 @@ async def _course(
     as_json: bool,
 ) -> DemoResult:
     await until_up(home, up)
-    api = over_http(lambda: url_of(home), read_service_key(home) or "")
+    api = over_http(lambda: url_of(home), read_service_key(home) or "", RESTART_SECONDS)
     rows = [PipelineRow(part) for part in parts]
     course = Course()
     with DemoView(console, rows) as view:

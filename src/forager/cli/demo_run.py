@@ -129,7 +129,9 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> DemoUpstream:
 
 
 KILL_AT = 0.4
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+RESTART_SECONDS = 180.0
+"""Seconds for which the demo waits for Forager after the kill: a small or busy machine imports slowly."""
 LOOK_EVERY = 0.05
 
 
@@ -214,7 +216,7 @@ async def _run(
     await until_up(home, up)
     console = None if as_json else render.notes()
     view = KillOnce(progress.choose_view(console or render.notes(), quiet=as_json, words=demo.words), home, console)
-    api = over_http(lambda: url_of(home), read_service_key(home) or "")
+    api = over_http(lambda: url_of(home), read_service_key(home) or "", RESTART_SECONDS)
     created = await api.post(demo.path, demo.job_for(upstream))
     job = await progress.follow(api, created["job_id"], view, every=LOOK_EVERY)
     stored = await crash.stored(api, created["job_id"])

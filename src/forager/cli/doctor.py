@@ -35,14 +35,14 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 
 
 def _sinks(context: typer.Context, findings: "list[Finding]") -> "list[Finding]":
-    """Check the sinks through the API of this store: of a running Forager, or opened for this. Left out if there is no
-    store yet, or if something is wrong with it."""
-    from forager.app.checks import check_sinks
+    """Check the sinks through the API of this store: that of a running Forager, ready or not, or one opened for this.
+    Left out if there is no store yet, if something is wrong with it, or if its owner does not answer."""
+    from forager.app.checks import SILENT, check_sinks
     from forager.core.errors import ForagerError
     from forager.sdk.cli.invocation import run_loop
     from forager.sdk.feature import Finding
 
-    if any(each.state == "problem" and each.check in ("settings", "store", "running") for each in findings):
+    if any(each.state == "problem" and each.check in ("settings", "store", SILENT) for each in findings):
         return []
     current = invocation(context)
     settings = current.settings()

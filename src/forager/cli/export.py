@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from forager.app.features import all_features
 from forager.core.errors import FieldError, Rejected
 from forager.core.ids import unknown_choice
 from forager.sdk.cli.client import part
@@ -62,7 +63,7 @@ def export(
     chosen = form or ExportFormat(SUFFIXES.get(output.suffix.lower() if output else "", "jsonl"))
     if output is None and chosen not in (ExportFormat.JSONL, ExportFormat.CSV):
         raise typer.BadParameter(f"the format {chosen} needs a file, such as --output {kind}.{chosen}", param_hint="-f")
-    query: dict[str, Any] = {**_filters(where or []), "as_of": as_of}
+    query: dict[str, Any] = {**filters_of(where or []), "as_of": as_of}
     kind, rows = with_api(context, lambda at: _write_all(at, kind, chosen, job, query, output))
     if output is None:
         return
@@ -77,10 +78,11 @@ async def _write_all(
 ) -> tuple[str, int]:
     known = await _known(at, kind)
     asked = {**query, "job": await full_job(at.api, job) if job else None}
-    path = f"/records/{part(known['kind'])}"
     # Read in pages and not as one stream, so that a restart of the answering process does not cut the file short.
+    path = _path(known, query)
+    fields = [*known["fields"], *(() if path.startswith("/records/") else FIRST)]
+    columns = [*(name for name in FIRST if name in fields), *(n for n in fields if n not in FIRST)]
     pages = at.api.pages(path, **asked)
-    columns = [*(name for name in FIRST if name in known["fields"]), *(n for n in known["fields"] if n not in FIRST)]
     if output is not None and form not in (ExportFormat.JSONL, ExportFormat.CSV):
         from forager.sdk.table_files import write_table
 
@@ -88,6 +90,14 @@ async def _write_all(
     else:
         rows = await write_pages(pages, Format(form.value), output, columns=columns)
     return known["kind"], rows
+
+
+def _path(known: Mapping[str, Any], query: Mapping[str, Any]) -> str:
+    """Return the list to export: that of the kind's feature, whose rows have more columns, or the records, which have
+    filters and a past of their own."""
+    rows = next((each.rows for each in all_features() if each.kind == known["kind"] and each.rows), None)
+    of_records = query["as_of"] is not None or any(name in known["filters"] for name in query)
+    return f"/records/{part(known['kind'])}" if rows is None or of_records else rows
 
 
 async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
@@ -101,7 +111,8 @@ async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
     return known
 
 
-def _filters(where: list[str]) -> dict[str, str]:
+def filters_of(where: list[str]) -> dict[str, str]:
+    """Read `NAME=VALUE` conditions. Raises `BadParameter` for other text."""
     given = {}
     for text in where:
         name, equals, value = text.partition("=")

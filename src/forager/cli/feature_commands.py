@@ -4,6 +4,8 @@
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import Any
 
 from typer.core import TyperGroup
@@ -49,6 +51,8 @@ def unwrapped(text: str) -> str:
 
 
 def _tidy_type(parameter: Any) -> None:
+    if parameter.param_type_name == "argument" and parameter.nargs != 1:
+        parameter.display_type_rich = lambda ctx: "<text>"  # instead of `<list[str]>`
     if parameter.metavar is not None:
         return
     if parameter.param_type_name == "argument":
@@ -94,10 +98,24 @@ class FeatureCommand(TyperGroup):
             from forager.cli.record_commands import record_commands
 
             command.commands = {**command.commands, **_missing(record_commands(self._kind), command.commands)}
+        if isinstance(command, TyperGroup):
+            command.commands = {**command.commands, **_missing(_planning(command.commands), command.commands)}
         return tidy(without_completion(command))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.loaded().make_context(info_name, args, parent=parent, **extra)
+
+
+def _planning(commands: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the command `plan` of a group whose `run` has the option `--plan`: it does the same with that option."""
+    run = commands.get("run")
+    if run is None or not any(each.name == "plan" for each in run.params):
+        return {}
+    plan = copy(run)
+    plan.name, plan.callback = "plan", partial(run.callback, plan=True)
+    plan.params = [each for each in run.params if each.name not in ("plan", "watch")]
+    plan.help = "Show what `run` would do and cost; fetch and spend nothing."
+    return {"plan": plan}
 
 
 def _missing(more: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,19 @@ def list_keys(context: typer.Context, as_json: Json = False) -> None:
 
 
 @app.command()
+def rotate(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Replace the text of a key and show the new one, once. The old one is refused."""
+    from forager.sdk.cli import render
+
+    made = with_api(context, lambda at: at.api.post(f"/keys/{quote(name, safe='')}/rotate", {}))
+    if as_json:
+        render.show_json(made)
+        return
+    render.notes().print(f"The new key of {name} ({made['role']}), shown once:", markup=False)
+    render.write(f"{made['key']}\n")
+
+
+@app.command()
 def revoke(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Refuse a key from now on. Its sessions and streams end."""
     from forager.sdk.cli import render

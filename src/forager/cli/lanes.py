@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -305,7 +306,7 @@ def _breaker(breaker: dict[str, Any]) -> str:
     return known if breaker["state"] != "open" else f"{known}, next try {render.moment(breaker['probe_at'])}"
 
 
-def standing(lane: dict[str, Any]) -> str:
+def standing(lane: Mapping[str, Any]) -> str:
     """Summarise a lane's state in one word."""
     if lane["paused"]:
         return "paused"

@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from io import TextIOWrapper
 from itertools import islice
 from typing import Any, cast
@@ -64,6 +64,8 @@ def _where(field: str, flags: Mapping[str, str]) -> str:
     name, _, inside = field.replace("-", "_").partition(".")
     if field == "body":
         return ""
+    if inside and (whole := flags.get(field.replace("-", "_"))):
+        return f"{whole}: "
     if name not in flags:
         return f"{field}: "
     if inside.isdigit():
@@ -134,6 +136,11 @@ class Application:
         from forager.client.connect import reach
 
         return reach(settings, debug=debug, store=store)
+
+    def at_rest(self, settings: Any) -> AbstractContextManager[Any]:
+        from forager.client.resting import resting_store
+
+        return resting_store(settings)
 
 
 def main() -> None:

@@ -4,8 +4,7 @@ import re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,13 +13,11 @@ from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, Reached, with_api
 from forager.sdk.cli.row_files import opened
 
-if TYPE_CHECKING:
-    from forager.sdk.warc import WarcWriter
-
 app = typer.Typer(help="Stored pages and pictures: list, show and export them.", no_args_is_help=True)
 
 Kind = Annotated[str, typer.Option("--kind", help="Kind of record: page or picture.")]
 Domain = Annotated[str | None, typer.Option("--domain", help="Only of this site, such as shop.example.")]
+OfJob = Annotated[str | None, typer.Option("--job", help="With --warc or --wacz: the recording of this job.")]
 PATH = "/pages"
 API = "/api/v1/pages/"
 SHORT_ID = re.compile("[0-9a-f]{4,35}")
@@ -31,6 +28,7 @@ class File(StrEnum):
     RAW = "raw"
     RENDERED = "rendered"
     SCREENSHOT = "screenshot"
+    PDF = "pdf"
 
 
 @app.command("list")
@@ -76,7 +74,8 @@ def show(
         ),
     ],
     file: Annotated[
-        File | None, typer.Option("--file", help="raw, rendered or screenshot (default: the first that is stored).")
+        File | None,
+        typer.Option("--file", help="raw, rendered, screenshot or pdf (default: the first that is stored)."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", dir_okay=False, help="Output file (default: standard output).")
@@ -120,6 +119,7 @@ def export(
     ] = None,
     kind: Kind = "page",
     domain: Domain = None,
+    job: OfJob = None,
     warc: Annotated[
         Path | None, typer.Option("--warc", dir_okay=False, help="Write one WARC file (.warc.gz), and its index.")
     ] = None,
@@ -129,14 +129,19 @@ def export(
     """Write stored pages or pictures as ordinary files, or as one WARC file or WACZ package.
 
     A folder gets `index.jsonl`, one line for each file; run it again to add what is new. A WARC file gets its CDXJ
-    index next to it, `NAME.cdxj`.
+    index next to it, `NAME.cdxj`. With --job and a recorded job (FORAGER_RECORD), the file has every answer that the
+    job got, those of APIs as well, and `forager replay` runs the job again from it.
     """
     from forager.sdk.cli import render
 
     if sum(each is not None for each in (folder, warc, wacz)) != 1:
         raise typer.BadParameter("Name a folder, or one of --warc and --wacz.", param_hint="FOLDER")
+    if job is not None and folder is not None:
+        raise typer.BadParameter("It needs --warc or --wacz.", param_hint="--job")
     if folder is None:
-        _export_archive(context, warc, wacz, kind, domain, as_json=as_json)
+        from forager.cli.page_archives import export_archive
+
+        export_archive(context, warc, wacz, kind, domain, job, as_json=as_json)
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -186,66 +191,6 @@ def _chosen(detail: Any, file: File | None) -> Any:
         there = ", ".join(each["name"] for each in files)
         raise NotFound(f"There is no {file} file of {detail['id']}. There is: {there}.")
     return chosen
-
-
-def _export_archive(
-    context: typer.Context, warc: Path | None, wacz: Path | None, kind: str, domain: str | None, *, as_json: bool
-) -> None:
-    """Write a WARC file with its index, or a WACZ package with both in it."""
-    from forager.sdk.cli import render
-    from forager.sdk.warc import WarcWriter, cdxj, write_wacz
-
-    output = warc or wacz
-    assert output is not None  # noqa: S101 - the caller has looked
-    with opened(output) as file:
-        if wacz is not None:
-            with TemporaryFile() as inner:
-                writer = WarcWriter(inner, "pages.warc.gz")
-                pages, missing = with_api(context, lambda at: _captured(at, writer, kind, domain))
-                inner.seek(0)
-                write_wacz(file, inner, "pages.warc.gz", writer.index, pages)
-        else:
-            writer = WarcWriter(file, output.name)
-            pages, missing = with_api(context, lambda at: _captured(at, writer, kind, domain))
-    if warc is not None:
-        with opened(output.with_name(f"{output.name}.cdxj")) as index:
-            index.write(cdxj(writer.index))
-    if as_json:
-        render.show_json({"pages": len(pages), "missing": missing, "output": str(output)})
-        return
-    lost = f" {render.some(missing, 'page')} no longer stored, or without an address." if missing else ""
-    render.notes().print(f"{render.some(len(pages), 'page')} in {output}.{lost}", markup=False, soft_wrap=True)
-
-
-async def _captured(
-    at: Reached, writer: "WarcWriter", kind: str, domain: str | None
-) -> tuple[list[dict[str, str]], int]:
-    """Write every stored page. Returns the entries of a list of pages, and the number that could not be written."""
-    from datetime import datetime
-
-    from forager.sdk.warc import CapturedPage
-
-    written: list[dict[str, str]] = []
-    missing = 0
-    async for some in at.api.pages(PATH, kind=kind, domain=domain):
-        for each in some:
-            try:
-                detail = await at.api.get(f"{PATH}/{each['id']}")
-                file = next(file for file in detail["files"] if file["name"] != File.SCREENSHOT)
-                body = (await at.api.download(f"{PATH}/{each['id']}/{file['name']}")).body
-            except (NotFound, StopIteration):
-                missing += 1
-                continue
-            url, fetched = each["url"] or detail["url"], detail["fetched_at"]
-            if url is None or fetched is None:
-                missing += 1
-                continue
-            about = {"forager-page": each["id"], "forager-kind": each["kind"], "forager-key": each["key"]}
-            about["forager-file"] = file["name"]
-            moment = datetime.fromisoformat(fetched)
-            writer.add(CapturedPage(url, moment, detail["status"] or 200, file["content_type"], body, about))
-            written.append({"id": each["id"], "url": url, "ts": fetched})
-    return written, missing
 
 
 async def _export(at: Reached, folder: Path, kind: str, domain: str | None) -> dict[str, int]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -119,6 +120,10 @@ async def worker(
 
             host, port = metrics
             log.info("metrics", url=await stack.enter_async_context(serve_metrics(app, host=host, port=port)))
+        if app.telemetry is not None:
+            from forager.api.metrics import worker_metrics
+
+            app.telemetry.families = partial(worker_metrics, app)
         _require_known(queues or (), app.queues)
         app.worker.serve(queues or None)
         if from_kafka:
@@ -160,7 +165,7 @@ async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> "S
             left: list[JobReport] = []
             await _first_of(engine, stop.wait(), *([_until_idle(app, left)] if idle else []))
             if stop.by is not None:
-                log.info("shutting down; finishing in-flight tasks", signal=stop.by.name)
+                log.info("shutting_down", signal=stop.by.name)
             elif engine.done() and (failure := engine.exception()) is not None:
                 _die(failure)
             return left
@@ -190,13 +195,13 @@ async def _first_of(engine: asyncio.Task[None], *others: Coroutine[Any, Any, Non
 
 async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:
     await stop.wait_for_hurry()
-    log.warning("shutting down at once; in-flight tasks go back to the queue")
+    log.warning("shutting_down_at_once")
     await app.worker.drain(0)
 
 
 def _die(failure: BaseException) -> None:
     """End the process. The engine never ends by itself, so this is a defect, and a restart is the safest recovery."""
-    log.critical("the engine broke down; this process ends", exc_info=failure)
+    log.critical("engine_broke_down", exc_info=failure)
     raise failure
 
 

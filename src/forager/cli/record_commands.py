@@ -1,4 +1,4 @@
-"""The commands that every pipeline has for its main kind of record: list, show, history, changes, export.
+"""The commands that every pipeline has for its main kind of record: list, search, show, history, changes, export.
 
 A pipeline's own command of the same name comes first. These read `/records/{kind}`, which every kind has.
 """
@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from forager.cli import changes as change_table
-from forager.cli.export import ExportFormat
+from forager.cli.export import ExportFormat, filters_of
 from forager.cli.export import export as export_kind
 from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, OfJob, full_job, with_api
@@ -57,15 +57,45 @@ def record_commands(kind: str) -> Mapping[str, Any]:
         if as_json:
             render.show_json(found)
         elif found:
-            names = _columns(found)
-            rows = render.table(*(name.replace("_", " ") for name in names))
-            for column in rows.columns:
-                column.no_wrap = True
-            for each in found:
-                rows.add_row(*(render.plain(each.get(name)) for name in names))
-            render.out().print(rows)
+            render.out().print(_rows_of(found))
         else:
             render.notes().print(f"No records of the kind {kind}.", markup=False)
+
+    @app.command("search")
+    def search_records(
+        context: typer.Context,
+        words: Annotated[
+            str, typer.Argument(metavar="[WORDS]", help="Words that a record must contain, upper and lower case alike.")
+        ] = "",
+        where: Annotated[
+            list[str] | None,
+            typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value (repeatable)."),
+        ] = None,
+        job: OfJob = None,
+        limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of records.")] = 20,
+        as_json: Json = False,
+    ) -> None:
+        from forager.sdk.cli import render
+
+        given = filters_of(where or [])
+
+        async def ask(at: Any) -> list[Any]:
+            chosen = None if job is None else await full_job(at.api, job)
+            found: list[Any] = []
+            query = {**given, "search": words or None, "job": chosen}
+            async for page in at.api.pages(f"/records/{part(kind)}", **query):
+                found += page
+                if len(found) >= limit:
+                    break
+            return found[:limit]
+
+        found = with_api(context, ask, fields={"search": "words"})
+        if as_json:
+            render.show_json(found)
+        elif found:
+            render.out().print(_rows_of(found))
+        else:
+            render.notes().print(f"No record of the kind {kind} matches.", markup=False)
 
     @app.command("show")
     def show_record(context: typer.Context, key: Key, as_json: Json = False) -> None:
@@ -117,6 +147,7 @@ def record_commands(kind: str) -> Mapping[str, Any]:
 
     helps = {
         "list": f"List records of the kind {kind}.",
+        "search": f"List the records of the kind {kind} that contain words, or have a value.",
         "show": f"Show one record of the kind {kind}.",
         "history": f"Show the versions of a record of the kind {kind}, newest first.",
         "changes": f"Show what is new, changed or gone, as before → now; `forager changes --kind {kind}`.",
@@ -126,6 +157,18 @@ def record_commands(kind: str) -> Mapping[str, Any]:
     for name, text in helps.items():
         commands[name].help = text
     return commands
+
+
+def _rows_of(found: Sequence[Mapping[str, Any]]) -> Any:
+    from forager.sdk.cli import render
+
+    names = _columns(found)
+    rows = render.table(*(name.replace("_", " ") for name in names))
+    for column in rows.columns:
+        column.no_wrap = True
+    for each in found:
+        rows.add_row(*(render.plain(each.get(name)) for name in names))
+    return rows
 
 
 def _columns(found: Sequence[Mapping[str, Any]]) -> list[str]:

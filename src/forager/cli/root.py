@@ -17,6 +17,7 @@ from forager.cli import (
     keys,
     lanes,
     mcp,
+    page_archives,
     pages,
     proxies,
     rechecks,
@@ -24,6 +25,7 @@ from forager.cli import (
     schedules,
     serving,
     sinks,
+    top,
     upkeep,
 )
 from forager.cli.feature_commands import RootGroup
@@ -74,6 +76,8 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(pages.app, name="pages")
 app.add_typer(upkeep.blobs_app, name="blobs")
+app.command()(page_archives.replay)
+app.command()(top.top)
 app.command()(changes.changes)
 app.command()(export.export)
 app.command()(mcp.mcp)

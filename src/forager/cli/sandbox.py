@@ -75,6 +75,8 @@ def sandbox(
     changes: dict[str, object] = {name: value for name, value in named.items() if value is not None}
     if rate_limit is not None:
         changes["rate_limit"] = rate_limit or None
+    if site_port:
+        changes["search_site"] = f"http://127.0.0.1:{site_port}"
     if full:
         changes["density"] = [[1.0, 1000, 1000]]
     if fault:

@@ -15,12 +15,14 @@ from forager.sandbox import (
     SandboxSite,
     ShopConfig,
     ShopSandbox,
+    SimulatedModel,
     Tenant,
     WebhookReceiver,
 )
 
 WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - opens nothing real
 BACKEND_KEY = "sandbox-backend-key"
+MODEL_KEY = "sandbox-model-key"
 LOGIN = {"name": "li_at", "value": "sandbox", "domain": "127.0.0.1", "secure": False}
 
 
@@ -153,7 +155,21 @@ def shop(options: Options) -> Simulated:
     )
 
 
-UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify, shop)
+def model(options: Options) -> Simulated:
+    """A language model for described fields: it quotes lines such as `Price: $12`."""
+    served = SimulatedModel(MODEL_KEY)
+    return Simulated(
+        served,
+        lambda: [
+            "A language model for described fields:",
+            f"  export FORAGER_LLM_URL={served.base_url} FORAGER_LLM_API_KEY={MODEL_KEY}",
+            f"  export FORAGER_LLM_MODEL={served.name} FORAGER_LLM_PRICE_IN=0.15 FORAGER_LLM_PRICE_OUT=0.60",
+        ],
+        lambda: {"llm_url": served.base_url, "llm_api_key": MODEL_KEY, "llm_model": served.name},
+    )
+
+
+UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify, shop, model)
 
 
 def _show_webhook(received: ReceivedRequest) -> None:

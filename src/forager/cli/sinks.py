@@ -1,6 +1,6 @@
 """`forager sinks …`: add, show, pause, replay and remove sinks, and decide about refused changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -107,7 +107,7 @@ def add(
         render.show_json(status)
     else:
         waiting = render.some(status["behind"], "change")
-        render.out().print(f"Added {sink}: {waiting} to pass.{but}", markup=False, soft_wrap=True)
+        render.out().print(f"Added {sink}. {waiting} to deliver.{but}", markup=False, soft_wrap=True)
         for warning in status["warnings"]:
             render.notes().print(f"Warning: {warning}", markup=False, soft_wrap=True)
 
@@ -183,7 +183,7 @@ def replay(
     else:
         waiting = render.some(status["behind"], "change")
         render.out().print(
-            f"{sink} goes on after change {after}: {waiting} to pass.{but}", markup=False, soft_wrap=True
+            f"{sink} continues after change {after}: {waiting} to deliver.{but}", markup=False, soft_wrap=True
         )
 
 
@@ -243,7 +243,7 @@ def remove(context: typer.Context, sink: Name, as_json: Json = False) -> None:
     render.show_json(removed) if as_json else render.out().print(f"Removed {sink}.", markup=False)
 
 
-def state_of(sink: dict[str, Any]) -> Any:
+def state_of(sink: Mapping[str, Any]) -> Any:
     """Return its state in one or two words."""
     from rich.text import Text
 

@@ -67,10 +67,10 @@ class Supervisor:
             quick = time.monotonic() - started < QUICK_DEATH
             in_a_row = in_a_row + 1 if quick and (code > 0 or not self._has_beaten) else 0
             if in_a_row >= MOST_IN_A_ROW:
-                log.error("the process ends at once, again and again: giving up", times=in_a_row)
+                log.error("process_given_up", times=in_a_row)
                 return code if code > 0 else 70
             pause = min(LONGEST_PAUSE, 0.1 * (in_a_row + quick))
-            log.error("the process died and is started again", how=_how(code), pause=pause)
+            log.error("process_restarted", how=_how(code), pause=pause)
             if self._is_stopped_within(pause):
                 return 0
 
@@ -110,7 +110,7 @@ class Supervisor:
                 self._has_beaten = True
                 continue
             if not ready and child.poll() is None:
-                log.error("the process does not answer, or does not stop: killing it", seconds=patience)
+                log.error("process_killed", seconds=patience)
                 child.kill()
             return child.wait()
 

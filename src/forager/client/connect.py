@@ -97,15 +97,17 @@ class HttpTransport:
     """Sends requests to a running Forager, with the standard library alone, because importing a larger client would
     take longer than the request.
 
-    `find` is called again when there is no answer, because the address may change with a restart.
+    `find` is called again when there is no answer, because the address may change with a restart. `patience`: seconds
+    for which a request without an answer is repeated.
     """
 
-    def __init__(self, find: Callable[[], str | None]) -> None:
+    def __init__(self, find: Callable[[], str | None], patience: float = PATIENCE) -> None:
         self._find = find
+        self._patience = patience
         self.where = find() or "no address"
 
     async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + self._patience
         while True:
             self.where = self._find() or self.where
             try:
@@ -214,18 +216,9 @@ class AppEngine:
         return await self._app.has_delivered()
 
 
-def service_key_for(settings: "Settings") -> str:
-    """Return the service key that a Forager with these settings requires."""
-    from forager.secrets.service_key import read_service_key
-
-    if settings.service_key is not None:
-        return settings.service_key.get_secret_value()
-    return read_service_key(settings.home) or ""
-
-
-def over_http(find: Callable[[], str | None], key: str) -> Api:
+def over_http(find: Callable[[], str | None], key: str, patience: float = PATIENCE) -> Api:
     """Yield the API of a running Forager; `find` returns its address."""
-    return Api(HttpTransport(find), key)
+    return Api(HttpTransport(find, patience), key)
 
 
 @asynccontextmanager
@@ -258,7 +251,11 @@ async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, de
         settings, store = settings.model_copy(update={"home": Path(elsewhere)}), "created"
     while True:
         if find_running(settings) is not None:
-            return Reached(over_http(lambda: find_running(settings), service_key_for(settings)))
+            from forager.secrets.service_key import service_key_for
+
+            return Reached(
+                over_http(lambda: find_running(settings), service_key_for(settings.home, settings.service_key))
+            )
         waited = time.monotonic() - began
         if settings.database_url is None and has_up(settings.home):
             if waited > WAIT_FOR_START:

@@ -210,9 +210,10 @@ class ApiConnection:
         self._session = session
         if self._key is None:
             from forager.app.config import load_settings
-            from forager.client.connect import service_key_for
+            from forager.secrets.service_key import service_key_for
 
-            self._key = service_key_for(load_settings(self._settings))
+            settings = load_settings(self._settings)
+            self._key = service_key_for(settings.home, settings.service_key)
 
         async def send(method: str, target: str, headers: Mapping[str, str], body: bytes) -> ApiAnswer:
             own = {**headers, KEY_HEADER: self._key or ""}

@@ -20,6 +20,7 @@ from forager.client.groups import (
     AsyncProducts,
     AsyncRecords,
     AsyncReviews,
+    AsyncWeb,
     PageResult,
 )
 from forager.client.loop_thread import LoopThread, PlainGroup, plain, plain_iterator
@@ -55,6 +56,7 @@ class AsyncForager:
         self.jobs = AsyncJobs(connection)
         self.records = AsyncRecords(connection)
         self.changes = AsyncChanges(connection)
+        self.web = AsyncWeb(connection)
         self.places = AsyncPlaces(connection)
         self.products = AsyncProducts(connection)
         self.listings = AsyncListings(connection)
@@ -124,6 +126,7 @@ class Forager:
         self.jobs = SyncJobs(thread, self._client.jobs)
         self.records = SyncRecords(thread, self._client.records)
         self.changes = SyncChanges(thread, self._client.changes)
+        self.web = SyncWeb(thread, self._client.web)
         self.places = SyncPlaces(thread, self._client.places)
         self.products = SyncProducts(thread, self._client.products)
         self.listings = SyncListings(thread, self._client.listings)
@@ -199,6 +202,12 @@ class SyncChanges(PlainGroup[AsyncChanges]):
     follow = plain_iterator(AsyncChanges.follow)
     number_at = plain(AsyncChanges.number_at)
     last = plain(AsyncChanges.last)
+
+
+class SyncWeb(PlainGroup[AsyncWeb]):
+    plan = plain(AsyncWeb.plan)
+    search = plain(AsyncWeb.search)
+    get = plain(AsyncWeb.get)
 
 
 class SyncPlaces(PlainGroup[AsyncPlaces]):

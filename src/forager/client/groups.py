@@ -15,7 +15,7 @@ from typing import Any, Literal
 from forager.client.connection import ApiConnection, part
 from forager.client.errors import ApiError, JobNotCompleted, PageFailed
 from forager.client.rows import AsyncRows, Row
-from forager.client.types import JobReport
+from forager.client.types import JobReport, WebSearchReport
 
 ENDED = frozenset({"completed", "partially_completed", "failed", "cancelled"})
 LOOK_FIRST, LOOK_LAST = 0.1, 2.0
@@ -40,6 +40,9 @@ class PageResult:
     rendered: bool | None = None
     """True if a browser rendered it."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    stored: bool = False
+    """True if a stored page answered it, without a request (`max_age`)."""
+    fetched_at: str | None = None
 
     @property
     def markdown(self) -> str | None:
@@ -117,6 +120,8 @@ def _page(task: Mapping[str, Any], meta: Mapping[str, Any]) -> PageResult:
         page_url=meta.get("page_url"),
         rendered=meta.get("rendered"),
         provenance=meta.get("provenance") or {},
+        stored=bool(meta.get("stored")),
+        fetched_at=meta.get("fetched_at"),
     )
 
 
@@ -307,6 +312,38 @@ def _write_cursor(file: Path, number: int) -> None:
     beside = file.with_name(file.name + ".new")
     beside.write_text(str(number), "utf-8")
     beside.replace(file)
+
+
+class AsyncWeb:
+    """Web search, and the pages of its results."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+        self._jobs = AsyncJobs(connection)
+
+    async def plan(self, /, query: str, **options: Any) -> dict[str, Any]:
+        """Return what a search would cost. Spends nothing."""
+        body = {"query": query, **_given(options)}
+        priced: dict[str, Any] = await self._connection.data("POST", "/web/plan", body=body)
+        return priced
+
+    async def search(self, /, query: str, *, idempotency_key: str | None = None, **options: Any) -> WebSearchReport:
+        """Search, read the first results, and return them: `read` (up to 10), `pages`, `country`, `language`,
+        `max_age`, `max_tokens`, `max_credits`. Raises `JobNotCompleted` if the search is paused."""
+        body = {"query": query, **_given(options)}
+        made = await self._connection.data(
+            "POST", "/web/searches", body=body, idempotency_key=idempotency_key, has_key=True
+        )
+        await self._jobs.wait(made["job_id"])
+        found: WebSearchReport = await self.get(made["job_id"])
+        if found["read_job"] is not None:
+            await self._jobs.wait(found["read_job"])
+            found = await self.get(made["job_id"])
+        return found
+
+    async def get(self, job: str) -> WebSearchReport:
+        report: WebSearchReport = await self._connection.data("GET", f"/web/searches/{part(job)}")
+        return report
 
 
 class AsyncPlaces:

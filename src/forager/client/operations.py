@@ -36,6 +36,7 @@ from forager.client.types import (
     Collect,
     CollectedReport,
     CompareBody,
+    ConsentReport,
     Coverage,
     CrawlJob,
     CrawlJobCreated,
@@ -54,6 +55,7 @@ from forager.client.types import (
     Fired,
     FirstPart,
     FirstUrls,
+    GoogleLoginReport,
     HealthReport,
     JobCreated,
     JobReport,
@@ -102,6 +104,7 @@ from forager.client.types import (
     ProductChange,
     ProductDetails,
     ProductReport,
+    ProposeBody,
     ProxyChange,
     ProxyReport,
     PruneBody,
@@ -173,6 +176,11 @@ from forager.client.types import (
     VerifyStarted,
     WatchBody,
     WatchReport,
+    WebJob,
+    WebPlan,
+    WebSearchCreated,
+    WebSearchReport,
+    WrapperReport,
 )
 
 
@@ -219,6 +227,10 @@ class AsyncOperations:
     async def add_watch(self, body: WatchBody | Mapping[str, Any]) -> WatchReport:
         """Watch a page: `POST /api/v1/watches`."""
         return await self._connection.data("POST", "/api/v1/watches", body=body)
+
+    async def adopt_wrapper(self, *, name: str) -> WrapperReport:
+        """Let a wrapper be used: `POST /api/v1/admin/wrappers/adopt`."""
+        return await self._connection.data("POST", "/api/v1/admin/wrappers/adopt", query={"name": name})
 
     async def cancel_crawl_job(self, job_id: str) -> CrawlJobSeen:
         """Cancel a crawl job: `POST /api/v1/admin/crawl-jobs/{job_id}/cancel`."""
@@ -339,6 +351,10 @@ class AsyncOperations:
         """Discard a dead letter: `DELETE /api/v1/dead/{task_id}`."""
         return await self._connection.data("DELETE", f"/api/v1/dead/{part(task_id)}")
 
+    async def delete_google_login(self, name: str) -> GoogleLoginReport:
+        """Remove a Google login: `DELETE /api/v1/review-logins/{name}`."""
+        return await self._connection.data("DELETE", f"/api/v1/review-logins/{part(name)}")
+
     async def discard_dead(self, task_id: str) -> Discarded:
         """Discard a dead letter: `POST /api/v1/dead/{task_id}/discard`."""
         return await self._connection.data("POST", f"/api/v1/dead/{part(task_id)}/discard")
@@ -352,6 +368,10 @@ class AsyncOperations:
     async def download_file(self, page_id: str, file: str) -> bytes:
         """Download a file of a stored page: `GET /api/v1/pages/{page_id}/{file}`."""
         return await self._connection.file("GET", f"/api/v1/pages/{part(page_id)}/{part(file)}")
+
+    async def download_recording(self, job_id: str, *, cursor: str | None = None) -> bytes:
+        """Download the recording of a job: `GET /api/v1/jobs/{job_id}/recording`."""
+        return await self._connection.file("GET", f"/api/v1/jobs/{part(job_id)}/recording", query={"cursor": cursor})
 
     async def export_records(
         self,
@@ -549,11 +569,17 @@ class AsyncOperations:
         return await self._connection.data("GET", "/api/v1/admin/audits")
 
     async def list_changes(
-        self, *, after: int | None = None, kinds: str | None = None, limit: int | None = None, wait: float | None = None
+        self,
+        *,
+        after: int | None = None,
+        kinds: str | None = None,
+        limit: int | None = None,
+        wait: float | None = None,
+        job: str | None = None,
     ) -> list[ChangeItem]:
         """Read the change log: `GET /api/v1/changes`."""
         return await self._connection.data(
-            "GET", "/api/v1/changes", query={"after": after, "kinds": kinds, "limit": limit, "wait": wait}
+            "GET", "/api/v1/changes", query={"after": after, "kinds": kinds, "limit": limit, "wait": wait, "job": job}
         )
 
     async def list_channels(self) -> list[ChannelReport]:
@@ -610,6 +636,10 @@ class AsyncOperations:
     async def list_domains(self, *, cursor: str | None = None, limit: int | None = None) -> ListOf[DomainReport]:
         """List domains: `GET /api/v1/admin/domains`."""
         return await self._connection.page("GET", "/api/v1/admin/domains", query={"cursor": cursor, "limit": limit})
+
+    async def list_google_logins(self) -> list[GoogleLoginReport]:
+        """List the Google logins: `GET /api/v1/review-logins`."""
+        return await self._connection.data("GET", "/api/v1/review-logins")
 
     async def list_jobs(
         self,
@@ -837,17 +867,31 @@ class AsyncOperations:
         reason: str | None = None,
         error_type: ErrorType | None = None,
         state: Literal["queued", "running", "completed", "failed", "skipped", "cancelled"] | None = None,
+        text: str | None = None,
     ) -> ListOf[TaskReport]:
         """List a job's tasks: `GET /api/v1/jobs/{job_id}/tasks`."""
         return await self._connection.page(
             "GET",
             f"/api/v1/jobs/{part(job_id)}/tasks",
-            query={"cursor": cursor, "limit": limit, "reason": reason, "error_type": error_type, "state": state},
+            query={
+                "cursor": cursor,
+                "limit": limit,
+                "reason": reason,
+                "error_type": error_type,
+                "state": state,
+                "text": text,
+            },
         )
 
     async def list_watches(self, *, cursor: str | None = None, limit: int | None = None) -> ListOf[WatchReport]:
         """List watches: `GET /api/v1/watches`."""
         return await self._connection.page("GET", "/api/v1/watches", query={"cursor": cursor, "limit": limit})
+
+    async def list_wrappers(
+        self, *, domain: str | None = None, state: Literal["proposed", "adopted", "retired", "rejected"] | None = None
+    ) -> list[WrapperReport]:
+        """List wrappers that shops' pages have taught: `GET /api/v1/admin/wrappers`."""
+        return await self._connection.data("GET", "/api/v1/admin/wrappers", query={"domain": domain, "state": state})
 
     async def move_records(self, body: ArchiveBody | Mapping[str, Any]) -> MovedReport:
         """Move inactive records to the archive: `POST /api/v1/archive`."""
@@ -905,6 +949,10 @@ class AsyncOperations:
         """Plan a crawl: `POST /api/v1/sites/plan`."""
         return await self._connection.data("POST", "/api/v1/sites/plan", body=body)
 
+    async def plan_web_search(self, body: WebJob | Mapping[str, Any]) -> WebPlan:
+        """Plan a web search: `POST /api/v1/web/plan`."""
+        return await self._connection.data("POST", "/api/v1/web/plan", body=body)
+
     async def preview_rule(self, body: PreviewBody | Mapping[str, Any]) -> PreviewReport:
         """Preview a rule: `POST /api/v1/rules/preview`."""
         return await self._connection.data("POST", "/api/v1/rules/preview", body=body)
@@ -913,9 +961,17 @@ class AsyncOperations:
         """Change the priority of a crawl job: `PATCH /api/v1/admin/crawl-jobs/{job_id}`."""
         return await self._connection.data("PATCH", f"/api/v1/admin/crawl-jobs/{part(job_id)}", body=body)
 
+    async def propose_wrappers(self, body: ProposeBody | Mapping[str, Any]) -> list[WrapperReport]:
+        """Learn from a shop's stored pages now: `POST /api/v1/admin/wrappers/propose`."""
+        return await self._connection.data("POST", "/api/v1/admin/wrappers/propose", body=body)
+
     async def prune(self, body: PruneBody | Mapping[str, Any]) -> PrunedReport:
         """Remove old data: `POST /api/v1/prune`."""
         return await self._connection.data("POST", "/api/v1/prune", body=body)
+
+    async def put_google_login(self, name: str, body: Mapping[str, Any]) -> GoogleLoginReport:
+        """Store a Google login: `PUT /api/v1/review-logins/{name}`."""
+        return await self._connection.data("PUT", f"/api/v1/review-logins/{part(name)}", body=body)
 
     async def put_rules(self, lane: str, body: Rules | Mapping[str, Any], *, new: bool | None = None) -> LaneDetail:
         """Replace a lane's overrides: `PUT /api/v1/lanes/{lane}/rules`."""
@@ -944,6 +1000,10 @@ class AsyncOperations:
     async def reject_quarantine(self, *, name: str) -> QuarantineReport:
         """Keep the new values out: `POST /api/v1/admin/quarantines/reject`."""
         return await self._connection.data("POST", "/api/v1/admin/quarantines/reject", query={"name": name})
+
+    async def reject_wrapper(self, *, name: str) -> WrapperReport:
+        """Keep a wrapper out: `POST /api/v1/admin/wrappers/reject`."""
+        return await self._connection.data("POST", "/api/v1/admin/wrappers/reject", query={"name": name})
 
     async def remove_channel(self, name: str) -> Removed:
         """Remove a channel: `DELETE /api/v1/channels/{name}`."""
@@ -1047,6 +1107,10 @@ class AsyncOperations:
         """Revoke a key: `DELETE /api/v1/keys/{name}`."""
         return await self._connection.data("DELETE", f"/api/v1/keys/{part(name)}")
 
+    async def rotate_key(self, name: str) -> MadeKey:
+        """Replace a key's text: `POST /api/v1/keys/{name}/rotate`."""
+        return await self._connection.data("POST", f"/api/v1/keys/{part(name)}/rotate")
+
     async def run_audit(self) -> AuditReport:
         """Audit the catalogue now: `POST /api/v1/admin/audits`."""
         return await self._connection.data("POST", "/api/v1/admin/audits")
@@ -1119,6 +1183,14 @@ class AsyncOperations:
             },
         )
 
+    async def search_web(
+        self, body: WebJob | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> WebSearchCreated:
+        """Search the web: `POST /api/v1/web/searches`."""
+        return await self._connection.data(
+            "POST", "/api/v1/web/searches", body=body, idempotency_key=idempotency_key, has_key=True
+        )
+
     async def settle_agent_spend(self, session: str, spend: str, body: SettledSpend | Mapping[str, Any]) -> AgentSpend:
         """Settle a spend: `PATCH /api/v1/agent-sessions/{session}/spends/{spend}`."""
         return await self._connection.data(
@@ -1140,6 +1212,10 @@ class AsyncOperations:
     async def show_channel(self, name: str) -> ChannelReport:
         """Show a channel: `GET /api/v1/channels/{name}`."""
         return await self._connection.data("GET", f"/api/v1/channels/{part(name)}")
+
+    async def show_consent(self) -> ConsentReport:
+        """Show where a user consents to a Google login: `GET /api/v1/review-consent`."""
+        return await self._connection.data("GET", "/api/v1/review-consent")
 
     async def show_coverage(self, *, job: str | None = None) -> Coverage:
         """Show how far the ZIPs of a job were read: `GET /api/v1/places/coverage`."""
@@ -1451,6 +1527,10 @@ class AsyncOperations:
         """Show a watch: `GET /api/v1/watches/{name}`."""
         return await self._connection.data("GET", f"/api/v1/watches/{part(name)}")
 
+    async def show_web_search(self, job_id: str) -> WebSearchReport:
+        """Show a web search: `GET /api/v1/web/searches/{job_id}`."""
+        return await self._connection.data("GET", f"/api/v1/web/searches/{part(job_id)}")
+
     async def split_listing(self, listing_id: str, body: SplitBody | Mapping[str, Any]) -> SplitStarted:
         """Undo a wrong merge: `POST /api/v1/listings/{listing_id}/split`."""
         return await self._connection.data("POST", f"/api/v1/listings/{part(listing_id)}/split", body=body)
@@ -1513,6 +1593,7 @@ class Operations(PlainGroup[AsyncOperations]):
     add_scrape_targets = plain(AsyncOperations.add_scrape_targets)
     add_sink = plain(AsyncOperations.add_sink)
     add_watch = plain(AsyncOperations.add_watch)
+    adopt_wrapper = plain(AsyncOperations.adopt_wrapper)
     cancel_crawl_job = plain(AsyncOperations.cancel_crawl_job)
     cancel_job = plain(AsyncOperations.cancel_job)
     cancel_scrape_job = plain(AsyncOperations.cancel_scrape_job)
@@ -1534,9 +1615,11 @@ class Operations(PlainGroup[AsyncOperations]):
     create_places_job = plain(AsyncOperations.create_places_job)
     create_scrape_job = plain(AsyncOperations.create_scrape_job)
     delete_dead = plain(AsyncOperations.delete_dead)
+    delete_google_login = plain(AsyncOperations.delete_google_login)
     discard_dead = plain(AsyncOperations.discard_dead)
     discard_refused = plain(AsyncOperations.discard_refused)
     download_file = plain(AsyncOperations.download_file)
+    download_recording = plain(AsyncOperations.download_recording)
     export_records = plain(AsyncOperations.export_records)
     fetch_nested = plain(AsyncOperations.fetch_nested)
     fetch_reviews = plain(AsyncOperations.fetch_reviews)
@@ -1560,6 +1643,7 @@ class Operations(PlainGroup[AsyncOperations]):
     list_data_sources = plain(AsyncOperations.list_data_sources)
     list_dead = plain(AsyncOperations.list_dead)
     list_domains = plain(AsyncOperations.list_domains)
+    list_google_logins = plain(AsyncOperations.list_google_logins)
     list_jobs = plain(AsyncOperations.list_jobs)
     list_keys = plain(AsyncOperations.list_keys)
     list_kinds = plain(AsyncOperations.list_kinds)
@@ -1588,6 +1672,7 @@ class Operations(PlainGroup[AsyncOperations]):
     list_site_pages = plain(AsyncOperations.list_site_pages)
     list_tasks = plain(AsyncOperations.list_tasks)
     list_watches = plain(AsyncOperations.list_watches)
+    list_wrappers = plain(AsyncOperations.list_wrappers)
     move_records = plain(AsyncOperations.move_records)
     patch_rules = plain(AsyncOperations.patch_rules)
     pause_crawl_job = plain(AsyncOperations.pause_crawl_job)
@@ -1602,15 +1687,19 @@ class Operations(PlainGroup[AsyncOperations]):
     plan_job = plain(AsyncOperations.plan_job)
     plan_places_job = plain(AsyncOperations.plan_places_job)
     plan_site = plain(AsyncOperations.plan_site)
+    plan_web_search = plain(AsyncOperations.plan_web_search)
     preview_rule = plain(AsyncOperations.preview_rule)
     prioritise_crawl_job = plain(AsyncOperations.prioritise_crawl_job)
+    propose_wrappers = plain(AsyncOperations.propose_wrappers)
     prune = plain(AsyncOperations.prune)
+    put_google_login = plain(AsyncOperations.put_google_login)
     put_rules = plain(AsyncOperations.put_rules)
     put_schedule = plain(AsyncOperations.put_schedule)
     put_schema = plain(AsyncOperations.put_schema)
     rebuild = plain(AsyncOperations.rebuild)
     recrawl_urls = plain(AsyncOperations.recrawl_urls)
     reject_quarantine = plain(AsyncOperations.reject_quarantine)
+    reject_wrapper = plain(AsyncOperations.reject_wrapper)
     remove_channel = plain(AsyncOperations.remove_channel)
     remove_market = plain(AsyncOperations.remove_market)
     remove_proxy = plain(AsyncOperations.remove_proxy)
@@ -1636,6 +1725,7 @@ class Operations(PlainGroup[AsyncOperations]):
     retry_refused = plain(AsyncOperations.retry_refused)
     retry_review_job = plain(AsyncOperations.retry_review_job)
     revoke_key = plain(AsyncOperations.revoke_key)
+    rotate_key = plain(AsyncOperations.rotate_key)
     run_audit = plain(AsyncOperations.run_audit)
     run_schedule = plain(AsyncOperations.run_schedule)
     scrape_batch = plain(AsyncOperations.scrape_batch)
@@ -1643,11 +1733,13 @@ class Operations(PlainGroup[AsyncOperations]):
     scrape_page = plain(AsyncOperations.scrape_page)
     scrape_page_now = plain(AsyncOperations.scrape_page_now)
     search = plain(AsyncOperations.search)
+    search_web = plain(AsyncOperations.search_web)
     settle_agent_spend = plain(AsyncOperations.settle_agent_spend)
     show_agent_session = plain(AsyncOperations.show_agent_session)
     show_blobs = plain(AsyncOperations.show_blobs)
     show_changes = plain(AsyncOperations.show_changes)
     show_channel = plain(AsyncOperations.show_channel)
+    show_consent = plain(AsyncOperations.show_consent)
     show_coverage = plain(AsyncOperations.show_coverage)
     show_crawl_job = plain(AsyncOperations.show_crawl_job)
     show_data_source = plain(AsyncOperations.show_data_source)
@@ -1698,6 +1790,7 @@ class Operations(PlainGroup[AsyncOperations]):
     show_task = plain(AsyncOperations.show_task)
     show_thumbnail = plain(AsyncOperations.show_thumbnail)
     show_watch = plain(AsyncOperations.show_watch)
+    show_web_search = plain(AsyncOperations.show_web_search)
     split_listing = plain(AsyncOperations.split_listing)
     start = plain(AsyncOperations.start)
     stop = plain(AsyncOperations.stop)

@@ -36,6 +36,8 @@ class AboutResult(TypedDict):
     page_url: NotRequired[str | None]
     pages: NotRequired[list[str] | None]
     rendered: NotRequired[bool | None]
+    fetched_at: NotRequired[str | None]
+    stored: NotRequired[bool | None]
 
 
 class AccountNode(TypedDict):
@@ -254,12 +256,28 @@ class BatchTarget(TypedDict):
     target_type: NotRequired[str]
     target_url: str
     requested_fields: NotRequired[list[str] | None]
-    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links"]] | None]
+    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links", "pdf", "captured"]] | None]
     markdown: NotRequired[MarkdownOptions | None]
     workspace_id: NotRequired[str]
     page_schema: NotRequired[str | PageSchema | None]
     render: NotRequired[Literal["http", "browser", "auto"]]
     min_confidence: NotRequired[float | None]
+    max_age: NotRequired[int | None]
+    actions: NotRequired[
+        list[
+            ClickAction
+            | TypeAction
+            | SelectAction
+            | WaitForAction
+            | PressAction
+            | ScrollAction
+            | WaitAction
+            | EvaluateAction
+        ]
+        | None
+    ]
+    screenshot: NotRequired[ScreenshotOptions | None]
+    capture: NotRequired[CaptureOptions | None]
 
 
 class BlobReport(TypedDict):
@@ -298,6 +316,13 @@ class BrowsersBrief(TypedDict):
     waiting: int
     pages: int
     visits: list[BrowserVisit]
+
+
+class CaptureOptions(TypedDict):
+    """Which JSON of the page's scripts is returned as `captured`."""
+
+    match: NotRequired[str]
+    most: NotRequired[int]
 
 
 class CatalogueFacets(TypedDict):
@@ -400,6 +425,15 @@ class Cleared(TypedDict):
     cleared: str
 
 
+class ClickAction(TypedDict):
+    """Click an element. If that leads to another page, the next actions and the result are about that one."""
+
+    selector: str
+    seconds: NotRequired[float]
+    optional: NotRequired[bool]
+    do: Literal["click"]
+
+
 class Collect(TypedDict):
     """Collect."""
 
@@ -425,6 +459,13 @@ class CompareBody(TypedDict):
     sample: NotRequired[int]
     shadow: NotRequired[bool]
     days: NotRequired[int]
+
+
+class ConsentReport(TypedDict):
+    """ConsentReport."""
+
+    url: str
+    scope: str
 
 
 class CostReport(TypedDict):
@@ -647,6 +688,14 @@ class DomainReport(TypedDict):
 ErrorType = Literal["network", "http", "blocked", "parse", "validation", "storage", "internal"]
 
 
+class EvaluateAction(TypedDict):
+    """Run JavaScript in the page. Only if the operator allows it (`FORAGER_SCRAPE_EVALUATE`)."""
+
+    do: Literal["evaluate"]
+    script: str
+    seconds: NotRequired[float]
+
+
 class EvidenceReport(TypedDict):
     """The response that a failed task received. It is untrusted: a remote server sent it."""
 
@@ -732,6 +781,7 @@ class FirstPart(TypedDict):
     more: NotRequired[bool]
     callback_url: NotRequired[str | None]
     source: NotRequired[str | None]
+    max_usd: NotRequired[float | str | None]
 
 
 class FirstUrls(TypedDict):
@@ -757,6 +807,12 @@ class Freshness(TypedDict):
     pipeline: str
     last_change_at: str | None
     open_jobs: int
+
+
+class GoogleLoginReport(TypedDict):
+    """GoogleLoginReport."""
+
+    name: str
 
 
 class HealthBrief(TypedDict):
@@ -869,7 +925,10 @@ class JobSeen(TypedDict):
     queued_tasks: int
     running_tasks: int
     cancelled_tasks: int
+    skipped_tasks: int
     callback_url: str | None
+    spent_usd: str
+    max_usd: str | None
     created_at: str
     updated_at: str
     finished_at: str | None
@@ -897,6 +956,7 @@ class LaneDetail(TypedDict):
     wake_at: str | None
     rules: dict[str, RuleReport]
     pace: PaceReport
+    per_second: float | None
     overrides: Rules | None
     open_now: bool
     opens_at: str | None
@@ -920,6 +980,7 @@ class LaneReport(TypedDict):
     wake_at: str | None
     state: dict[str, Any]
     waiting: NotRequired[Waiting | None]
+    per_second: NotRequired[float | None]
 
 
 class LearnRequest(TypedDict):
@@ -1366,6 +1427,7 @@ class PipelineBrief(TypedDict):
     paid: bool
     estimated: bool
     secrets: list[str]
+    records: list[str]
 
 
 class PlacePoints(TypedDict):
@@ -1380,6 +1442,9 @@ class PlacePoints(TypedDict):
 class PlaceReport(TypedDict):
     """A business, with everything that is known of it."""
 
+    keyword: NotRequired[str | None]
+    zip: NotRequired[str | None]
+    city: NotRequired[str | None]
     place_uid: str
     title: str | None
     address: str | None
@@ -1407,6 +1472,7 @@ class PlacesJob(TypedDict):
     state: NotRequired[str | None]
     zips: NotRequired[list[str] | None]
     pages: NotRequired[int]
+    first_page: NotRequired[int]
     batch_size: NotRequired[int]
     concurrency: NotRequired[int | None]
     dry_run: NotRequired[bool]
@@ -1449,6 +1515,16 @@ class PoolReport(TypedDict):
     in_use: int
     pages_processed: int
     recycled_count: int
+
+
+class PressAction(TypedDict):
+    """Press a key."""
+
+    do: Literal["press"]
+    key: str
+    selector: NotRequired[str | None]
+    seconds: NotRequired[float]
+    optional: NotRequired[bool]
 
 
 class PreviewBody(TypedDict):
@@ -1578,6 +1654,13 @@ class ProductReport(TypedDict):
     last_seen_at: str
     gone_at: str | None
     gone_reason: str | None
+
+
+class ProposeBody(TypedDict):
+    """ProposeBody."""
+
+    domain: str
+    mode: NotRequired[Literal["teach", "heal"] | None]
 
 
 class ProxyChange(TypedDict):
@@ -1789,6 +1872,7 @@ class ReparseBody(TypedDict):
 
     domain: str
     parser_version: NotRequired[int | None]
+    url: NotRequired[str | None]
     sample: NotRequired[int]
     apply: NotRequired[bool]
 
@@ -1831,6 +1915,8 @@ class ResultSource(TypedDict):
     page_url: str
     pages: list[str]
     rendered: bool
+    fetched_at: str | None
+    stored: bool
 
 
 class RetriedMany(TypedDict):
@@ -1900,7 +1986,9 @@ class ReviewJobSeen(TypedDict):
 
 
 class ReviewsJob(TypedDict):
-    """Accounts, locations and reviews of one Google Business Profile access token."""
+    """Accounts, locations and reviews of one Google Business Profile access token, or of a stored Google login."""
+
+    login: NotRequired[str | None]
 
 
 class RuleAdded(TypedDict):
@@ -2031,6 +2119,7 @@ class SchemaField(TypedDict):
     json: NotRequired[str | None]
     meta: NotRequired[str | None]
     regex: NotRequired[str | None]
+    describe: NotRequired[str | None]
     enum: NotRequired[list[str | int | float | bool] | None]
     minimum: NotRequired[float | None]
     maximum: NotRequired[float | None]
@@ -2059,6 +2148,7 @@ class ScrapeJob(TypedDict):
     targets: list[BatchTarget]
     callback_url: NotRequired[str | None]
     source: NotRequired[str | None]
+    max_usd: NotRequired[float | str | None]
     single: NotRequired[bool]
 
 
@@ -2099,13 +2189,30 @@ class ScrapeRequest(TypedDict):
     target_type: NotRequired[str]
     target_url: str
     requested_fields: NotRequired[list[str] | None]
-    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links"]] | None]
+    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links", "pdf", "captured"]] | None]
     markdown: NotRequired[MarkdownOptions | None]
     workspace_id: NotRequired[str]
     page_schema: NotRequired[str | PageSchema | None]
     render: NotRequired[Literal["http", "browser", "auto"]]
     min_confidence: NotRequired[float | None]
+    max_age: NotRequired[int | None]
+    actions: NotRequired[
+        list[
+            ClickAction
+            | TypeAction
+            | SelectAction
+            | WaitForAction
+            | PressAction
+            | ScrollAction
+            | WaitAction
+            | EvaluateAction
+        ]
+        | None
+    ]
+    screenshot: NotRequired[ScreenshotOptions | None]
+    capture: NotRequired[CaptureOptions | None]
     callback_url: NotRequired[str | None]
+    max_usd: NotRequired[float | str | None]
 
 
 class ScrapeResult(TypedDict):
@@ -2139,6 +2246,7 @@ class ScrapeTaskReport(TypedDict):
     created_at: str
     started_at: str | None
     completed_at: str | None
+    cost_usd: str
 
 
 class ScrapedMarket(TypedDict):
@@ -2168,6 +2276,7 @@ class ScrapedPage(TypedDict):
     created_at: str
     started_at: str | None
     completed_at: str | None
+    cost_usd: str
     meta: ResultSource | None
 
 
@@ -2179,6 +2288,20 @@ class ScrapingReport(TypedDict):
     has_token: bool
     per_month: MonthlyEstimate
     cancelled: NotRequired[int]
+
+
+class ScreenshotOptions(TypedDict):
+    """What a screenshot shows. Default: the visible part of the page."""
+
+    full_page: NotRequired[bool]
+    selector: NotRequired[str | None]
+
+
+class ScrollAction(TypedDict):
+    """Scroll to the end, and again while that makes the page longer."""
+
+    do: Literal["scroll"]
+    times: NotRequired[int]
 
 
 class SearchHit(TypedDict):
@@ -2202,6 +2325,16 @@ class SearchReport(TypedDict):
     next_cursor: str | None
 
 
+class SelectAction(TypedDict):
+    """Choose an entry of a drop-down list."""
+
+    selector: str
+    seconds: NotRequired[float]
+    optional: NotRequired[bool]
+    do: Literal["select"]
+    value: str
+
+
 class SeriesReport(TypedDict):
     """Figures over time, oldest first. All lists have one value for each step."""
 
@@ -2211,6 +2344,7 @@ class SeriesReport(TypedDict):
     failed: list[float]
     skipped: list[float]
     cost: list[float]
+    bytes: list[float]
     changes: list[int]
     changes_by_part: list[int]
 
@@ -2438,7 +2572,7 @@ class StoreBrief(TypedDict):
 class StoredFileReport(TypedDict):
     """One file of a stored page."""
 
-    name: Literal["raw", "rendered", "screenshot"]
+    name: Literal["raw", "rendered", "screenshot", "pdf"]
     path: str
     file_name: str
     content_type: str
@@ -2483,13 +2617,30 @@ class SyncScrapeRequest(TypedDict):
     target_type: NotRequired[str]
     target_url: str
     requested_fields: NotRequired[list[str] | None]
-    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links"]] | None]
+    formats: NotRequired[list[Literal["markdown", "html", "text", "screenshot", "links", "pdf", "captured"]] | None]
     markdown: NotRequired[MarkdownOptions | None]
     workspace_id: NotRequired[str]
     page_schema: NotRequired[str | PageSchema | None]
     render: NotRequired[Literal["http", "browser", "auto"]]
     min_confidence: NotRequired[float | None]
+    max_age: NotRequired[int | None]
+    actions: NotRequired[
+        list[
+            ClickAction
+            | TypeAction
+            | SelectAction
+            | WaitForAction
+            | PressAction
+            | ScrollAction
+            | WaitAction
+            | EvaluateAction
+        ]
+        | None
+    ]
+    screenshot: NotRequired[ScreenshotOptions | None]
+    capture: NotRequired[CaptureOptions | None]
     callback_url: NotRequired[str | None]
+    max_usd: NotRequired[float | str | None]
     timeout_seconds: NotRequired[int]
 
 
@@ -2598,6 +2749,16 @@ class ToldChange(TypedDict):
     at: str
 
 
+class TypeAction(TypedDict):
+    """Replace the text of an input field."""
+
+    selector: str
+    seconds: NotRequired[float]
+    optional: NotRequired[bool]
+    do: Literal["type"]
+    text: str
+
+
 class UrlsReceived(TypedDict):
     """UrlsReceived."""
 
@@ -2611,6 +2772,22 @@ class VerifyStarted(TypedDict):
 
     id: int
     verification_status: str
+
+
+class WaitAction(TypedDict):
+    """Do nothing for a while."""
+
+    do: Literal["wait"]
+    seconds: float
+
+
+class WaitForAction(TypedDict):
+    """Wait until an element is on the page."""
+
+    selector: str
+    seconds: NotRequired[float]
+    optional: NotRequired[bool]
+    do: Literal["wait_for"]
 
 
 class Waiting(TypedDict):
@@ -2675,6 +2852,73 @@ class WatchReport(TypedDict):
     created_at: str | None
 
 
+class WebHit(TypedDict):
+    """One result of a search."""
+
+    position: int
+    title: str | None
+    url: str
+    snippet: str | None
+    published: str | None
+    page: WebPageRead | None
+
+
+class WebJob(TypedDict):
+    """A query for Serper's web search, and how many of its results to read."""
+
+    query: str
+    pages: NotRequired[int]
+    read: NotRequired[int]
+    country: NotRequired[str | None]
+    language: NotRequired[str | None]
+    max_age: NotRequired[int | None]
+    max_tokens: NotRequired[int | None]
+    max_credits: NotRequired[int | None]
+    search: NotRequired[str | None]
+
+
+class WebPageRead(TypedDict):
+    """The page of a result."""
+
+    status: str
+    markdown: str | None
+    stored: bool
+    error: str | None
+    reason: str | None
+
+
+class WebPlan(TypedDict):
+    """The price of a web search."""
+
+    queries: int
+    read: int
+    worst_credits: int
+    expected_credits: int
+    price_per_1000_usd: str
+    worst_usd: str
+    expected_usd: str
+
+
+class WebSearchCreated(TypedDict):
+    """WebSearchCreated."""
+
+    job_id: str
+    queries: int
+    status: str
+
+
+class WebSearchReport(TypedDict):
+    """A search with its results."""
+
+    job_id: str
+    status: str
+    query: str
+    credits: int
+    read_job: str | None
+    done: bool
+    results: list[WebHit]
+
+
 class WorkerBrief(TypedDict):
     """WorkerBrief."""
 
@@ -2690,6 +2934,37 @@ class WorstSink(TypedDict):
     name: str
     lag_seconds: float
     error: str | None
+
+
+class WrapperField(TypedDict):
+    """The path of one field."""
+
+    field: str
+    path: str
+    state: Literal["proposed", "adopted", "retired", "rejected"]
+    score: float
+    support: int
+    pages: int
+    wrong: int
+    same: int
+    changed: int
+    lost: int
+    found: int
+    examples: NotRequired[list[str]]
+
+
+class WrapperReport(TypedDict):
+    """One version of a shop's wrapper for one template."""
+
+    name: str
+    domain: str
+    version: int
+    template: str
+    state: Literal["proposed", "adopted", "retired", "rejected"]
+    mode: Literal["teach", "heal"]
+    learnt_at: str
+    decided_at: str | None
+    fields: list[WrapperField]
 
 
 class WrongField(TypedDict):

@@ -37,7 +37,8 @@ ForagerError
     └── StoreUnavailable the database does not answer
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -344,3 +345,17 @@ class SealBroken(StoreError):
 
 class StoreUnavailable(StoreError):
     """The ledger's database does not answer."""
+
+
+@contextmanager
+def unknown_names_are_final() -> Iterator[None]:
+    """Turn `NameUnknown` into `Permanent`: the next attempts would get the same answer from the name servers.
+
+    Name servers that do not answer are another error, which is retried. An upstream API that is configured once and
+    must exist (places, listings) does not use this: a fault of our own name servers would fail its whole job.
+    """
+    try:
+        yield
+    except NameUnknown as error:
+        message = f"{error.message} Check the URL, and the name servers of this machine."
+        raise Permanent(message, facts=error.facts, reason=error.reason, error_type=error.error_type) from error

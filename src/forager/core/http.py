@@ -31,6 +31,8 @@ class WaitFor:
     selector: str
     timeout: float = 10.0
     must: bool = False
+    label: str = ""
+    """How a caller's request names this action. If it has a name, its failure is permanent and repeats the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,97 @@ class Click:
     selector: str
     timeout: float = 2.0
     must: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeText:
+    """Replace the text of an input field."""
+
+    selector: str
+    text: str
+    timeout: float = 5.0
+    must: bool = True
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PressKey:
+    """Press a key, such as `Enter`, in an element, or wherever the page has its focus."""
+
+    key: str
+    selector: str | None = None
+    timeout: float = 5.0
+    must: bool = True
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectOption:
+    """Choose an entry of a drop-down list by its value or its text."""
+
+    selector: str
+    value: str
+    timeout: float = 5.0
+    must: bool = True
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Do nothing for a while."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """Run JavaScript in the page, with the rights of the page. Its value is not read."""
+
+    script: str
+    timeout: float = 5.0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintPdf:
+    """Print the page to a PDF file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureJson:
+    """Collect the JSON that the page's scripts fetch during the visit. `match`: only from URLs that contain it."""
+
+    match: str = ""
+    most: int = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """Take a PNG of the visible part, or of the whole page."""
+    """Take a PNG of the visible part, of the whole page, or of one element."""
 
     full_page: bool = False
     if_wrong: bool = False
     """Only if the page looks wrong: an error status, a login, a captcha, almost no text. A screenshot of every page
     would double the time of a visit."""
+    selector: str | None = None
+    label: str = ""
 
 
-Action = WaitFor | WaitQuiet | Scroll | Click | Screenshot
+Action = (
+    WaitFor
+    | WaitQuiet
+    | Scroll
+    | Click
+    | TypeText
+    | PressKey
+    | SelectOption
+    | Rest
+    | RunScript
+    | PrintPdf
+    | CaptureJson
+    | Screenshot
+)
 
 
 Render = Literal["http", "browser", "auto"]
@@ -203,6 +283,16 @@ _BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-8])
 
 
 @dataclass(frozen=True, slots=True)
+class CapturedJson:
+    """A JSON answer that a page's script has fetched."""
+
+    url: str
+    method: str
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """A complete answer. It carries its time, because a step has no clock."""
 
@@ -218,6 +308,9 @@ class Response:
     console: tuple[str, ...] = ()
     """Console errors of a rendered page."""
     screenshot: bytes | None = None
+    pdf: bytes | None = None
+    captured: tuple[CapturedJson, ...] = ()
+    """JSON that the page's scripts fetched, in their order, if the script of the visit has `CaptureJson`."""
     blob: str | None = None
     """The `blob:` URL of the stored answer, if the request has `keep` or was for such a URL."""
 

@@ -60,6 +60,8 @@ _PATTERNS = {
     "^[a-z0-9][a-z0-9_-]*$": "must be lower-case letters, digits, `-` and `_`, with a letter or digit first",
     "^[A-Za-z0-9_-]+$": "must be letters, digits, `_` and `-`",
     "^[A-Z]{3}$": "must be three capital letters, such as EUR",
+    "^[a-z]{2}$": "must be two lower-case letters, such as de",
+    "^[0-9a-f]{32}$": "is set by Forager; leave it out",
     "^[0-9a-f-]+$": "must be an id or its first characters: digits, `a` to `f` and `-`",
     r"^[\x21-\x7e]+$": "must be printable ASCII characters without blanks",
 }
@@ -95,6 +97,11 @@ def _above(relation: str, bound: Any) -> str:
     return f"must be {relation} {_number(bound)}"
 
 
+def _bare(limit: Mapping[str, Any]) -> str:
+    """Return the name of the field that chooses among several forms."""
+    return str(limit["discriminator"]).strip("'")
+
+
 _WITH_LIMIT: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "too_long": _too_long,
     "too_short": _too_short,
@@ -108,6 +115,8 @@ _WITH_LIMIT: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "multiple_of": lambda limit: f"must be a multiple of {_number(limit['multiple_of'])}",
     "literal_error": lambda limit: f"choose from {limit['expected']}",
     "enum": lambda limit: f"choose from {limit['expected']}",
+    "union_tag_invalid": lambda limit: f"unknown {_bare(limit)} {limit['tag']!r}; choose from {limit['expected_tags']}",
+    "union_tag_not_found": lambda limit: f"needs {_bare(limit)!r}, which says what kind it is",
 }
 _OURS = ("value_error", "assertion_error")
 

@@ -356,6 +356,8 @@ class Pipeline:
     added to a standing job, are neither."""
     secrets: tuple[JobSecret, ...] = ()
     """Without these a job is not created, and an ended one is not retried."""
+    needs_secrets: Callable[[Any], bool] = lambda _: True
+    """Whether a job with these parameters needs them: one that names a stored login does not."""
     parts: Parts | None = None
     """Set if its jobs can be created in parts."""
     on_job_end: OnJobEnd | None = None

@@ -26,7 +26,7 @@ QUICK = 1.0
 
 
 class _Care:
-    """Whether the page in hand must be made harmless before it is parsed. A process reads one page at a time."""
+    """True if the current page must be made harmless before it is parsed. A process reads one page at a time."""
 
     is_needed = True
 

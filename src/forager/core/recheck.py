@@ -22,6 +22,10 @@ MakeTask = Callable[[Any], Plan | Task | None]
 """record → its task. A pure function."""
 
 
+STANDING_JOBS = " recheck"
+"""Beginning of the idempotency keys of all standing jobs, before a slash."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recheck:
     """A rule of a pipeline. Make one with `recheck`."""
@@ -43,7 +47,7 @@ class Recheck:
     @property
     def job_key(self) -> str:
         """Return the idempotency key of the standing job. A key that a user sends cannot begin with a space."""
-        return f" recheck/{self.name}"
+        return f"{STANDING_JOBS}/{self.name}"
 
     def job_key_of(self, value: str) -> str:
         """Return the idempotency key of the standing job for one value of the field `by`."""

@@ -79,7 +79,7 @@ class Record(BaseModel):
     They are in the table and in exports, but not in the change log. World scope only."""
 
     blobs: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold the `blob:` URL of a stored page: it is kept as long as a row names it."""
+    """Fields that hold the `blob:` URL of a stored page, or a mapping of some: it is kept as long as a row names it."""
 
     search: ClassVar[Mapping[str, str]] = {}
     """Text fields that full-text search finds the record by, each with its weight: `A` (most), `B`, `C` or `D`. World

@@ -60,6 +60,8 @@ class Reason(StrEnum):
     KEY_REFUSED = "key_refused"
     """The credential backend refuses our own key."""
     LANE_AWAY = "lane_away"
+    ACTION_FAILED = "action_failed"
+    """An action that a caller requested could not be performed on the page."""
     RATE = "rate"
     """The next request to its lane is not due yet: the task waits."""
     # ── the task itself ──

@@ -5,7 +5,7 @@ after a lost answer would find its own file, and `create` would report that anot
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, Protocol
@@ -90,8 +90,20 @@ def is_blob(url: str) -> bool:
     return _URL.fullmatch(url) is not None
 
 
-FileName = Literal["raw", "rendered", "screenshot"]
-"""`raw`: as the site sent it. `rendered`: as a browser had it after its scripts. `screenshot`: a picture of it."""
+def blobs_in(value: object) -> list[str]:
+    """Return the `blob:` URLs that a field holds: one as text, or several in a list or mapping, also as JSON."""
+    if isinstance(value, Mapping):
+        return [url for each in value.values() for url in blobs_in(each)]
+    if isinstance(value, list | tuple):
+        return [url for each in value for url in blobs_in(each)]
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return _URL.findall(value) if isinstance(value, str) else []
+
+
+FileName = Literal["raw", "rendered", "screenshot", "pdf"]
+"""`raw`: as the site sent it. `rendered`: as a browser had it after its scripts. `screenshot`: a picture of it. `pdf`:
+as a browser printed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ class Task(BaseModel):
     """Former kinds: rows written under them still decode after a rename."""
 
     blobs: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold the `blob:` URL of a stored page: it is kept until the task is completed or discarded."""
+    """Fields that hold the `blob:` URL of a stored page, or a mapping of some: it is kept until the task is completed
+    or discarded."""
 
     def key(self) -> str:
         """Return the identity inside a job, together with the kind."""

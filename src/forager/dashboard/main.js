@@ -32,6 +32,8 @@ const ROUTES = /** @type {const} */ ([
 for (const [path, module] of ROUTES) route(path, module);
 document.documentElement.dataset.scheme = localStorage.getItem("scheme") ?? "";
 
+document.documentElement.dataset.menu = localStorage.getItem("menu") ?? "";
+
 let end = () => {};
 let signedIn = /** @type {boolean | undefined} */ (undefined);
 effect(() => {

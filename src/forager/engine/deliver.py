@@ -14,6 +14,7 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,6 +24,9 @@ from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, 
 from forager.core.ids import sink_lane
 from forager.core.ledger import Away, GivenLane, Ledger, Session
 from forager.core.sink import Batching, Cursors, Full, Sink, SinkPosition
+
+if TYPE_CHECKING:
+    from forager.core.tracing import Tracer
 
 # Backpressure of a sink that works but takes no changes now, and its display for operators.
 
@@ -144,8 +148,11 @@ class SinkDelivery:
         clock: Clock,
         session: Callable[[], Session | None],
         pace: DeliveryTiming | None = None,
+        *,
+        tracer: "Tracer | None" = None,
     ) -> None:
         """`session` returns this process's session while it is alive, and None otherwise."""
+        self._tracer = tracer
         self.sink = sink
         self._ledger = ledger
         self._cursors = cursors
@@ -365,8 +372,17 @@ class SinkDelivery:
     async def _write(self, batch: Sequence[Change]) -> bool | None:
         if self._session() is None:
             raise _Moved
-        async with asyncio.timeout(self._pace.write_timeout):
-            taken = await self.sink.write(batch)
+        tracer, error = self._tracer, None
+        began = 0 if tracer is None else tracer.now()
+        try:
+            async with asyncio.timeout(self._pace.write_timeout):
+                taken = await self.sink.write(batch)
+        except Exception as failure:
+            error = type(failure).__name__
+            raise
+        finally:
+            if tracer is not None:
+                tracer.delivered(self.sink.name, batch, began, error)
         self._refused_in_a_row = 0
         return taken
 

@@ -101,12 +101,16 @@ class SessionBudget:
         job = await self.forager.jobs.get(spend["job"])
         if job["state"] not in ENDED:
             return
-        if job["pipeline"] == "places":
+        if job["pipeline"] in ("places", "web"):
             price = Decimal(str((job["estimate"] or {}).get("price_per_1000_usd") or 0))
             if not price and spend["credits"]:
                 price = Decimal(str(spend["usd"])) * 1000 / spend["credits"]
             usd = (price * job["spent"] / 1000).quantize(Decimal("0.000001"))
             await self.settle(spend["id"], credits=job["spent"], usd=str(usd))
+        elif job["pipeline"] == "scrape":
+            # A page with described fields has two tasks; the lane of the model counts millionths of a dollar.
+            pages = min(spend["pages"], job["completed"] + job["failed"])
+            await self.settle(spend["id"], pages=pages, usd=str(Decimal(job["spent"]) / 1_000_000))
         else:
             await self.settle(spend["id"], pages=job["completed"] + job["failed"])
 

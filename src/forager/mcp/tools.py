@@ -43,6 +43,7 @@ class AgentTools:
             self.read_page,
             self.read_result,
             self.crawl_site,
+            self.search_web,
             self.search_places,
             self.search_products,
             self.search_listings,
@@ -59,18 +60,37 @@ class AgentTools:
     # ── pages ──
 
     async def read_page(
-        self, url: str, target_type: str = "page", start: int = 0, max_tokens: int = TOKENS
+        self,
+        url: str,
+        target_type: str = "page",
+        start: int = 0,
+        max_tokens: int = TOKENS,
+        max_age: str | None = None,
+        actions: list[dict[str, Any]] | None = None,
+        schema: str | dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Fetch a web page now and return its main text as Markdown. Costs 1 page of the budget.
+        """Fetch a web page and return its main text as Markdown. Costs 1 page of the budget.
 
         target_type: `page` (any page), or job_posting, company_website, product, listing, linkedin_profile, which
-        return the fields of such a page. If next_start is set, call read_result with the task_id to read on; it is
-        free.
+        return the fields of such a page. schema: the name of a stored schema, or a schema, instead: its fields, without
+        described ones, which cost money (start_job reads them).
+        max_age: answer from a stored page that is at most this old (10m, 6h, 7d), without a request; `stored` is then
+        true. actions: what a browser does first, such as [{"do": "type", "selector": "#q", "text": "oak"},
+        {"do": "press", "key": "Enter"}, {"do": "wait_for", "selector": ".results"}]; also click, select, scroll, wait.
+        If next_start is set, call read_result with the task_id to read on; it is free.
         """
-        chars = text.room(max_tokens)
+        chars, age = text.room(max_tokens), None if max_age is None else round(read_seconds(max_age))
         await self._budget.reserve("read_page", url, settled=True, pages=1)
-        formats = ["markdown"] if target_type == "page" else None
-        read = await self._forager.scrape(url, target_type, formats=formats)
+        formats = ["markdown"] if target_type == "page" and schema is None else None
+        read = await self._forager.scrape(
+            url,
+            target_type,
+            formats=formats,
+            max_age=age,
+            actions=actions,
+            page_schema=schema,
+            max_usd=None if schema is None else "0",
+        )
         return _page(read, start, chars)
 
     async def read_result(self, task_id: str, start: int = 0, max_tokens: int = TOKENS) -> dict[str, Any]:
@@ -112,6 +132,41 @@ class AgentTools:
             "pages": kept,
             "left_out": [page["url"] for page in found[len(kept) :]][:20],
         }
+
+    async def search_web(
+        self, query: str, read: int = 0, max_age: str | None = None, max_tokens: int = TOKENS
+    ) -> dict[str, Any]:
+        """Search the web: title, url and snippet of ten results. Costs a credit, and a page for each result to read.
+
+        read: also return the main text of this number of the first results (up to 10), each cut to its share of
+        max_tokens. max_age: read stored pages up to this age (10m, 6h, 7d) instead of requesting them.
+        """
+        chars = text.room(max_tokens)
+        if not 0 <= read <= 10:
+            raise ToolProblem("read should be 0 to 10.")
+        options: dict[str, Any] = {
+            "read": read,
+            "max_age": None if max_age is None else round(read_seconds(max_age)),
+            "max_credits": 1,
+        }
+        plan = await self._forager.web.plan(query, **options)
+        usd = Decimal(str(plan["worst_usd"]))
+        cost: dict[str, Any] = {"credits": plan["worst_credits"], "usd": str(usd)}
+        spend = await self._budget.reserve("search_web", query, **cost | ({"pages": read} if read else {}))
+        try:
+            found = await self._forager.web.search(query, **options)
+        except REFUSED:
+            await self._budget.settle(spend)
+            raise
+        credits_ = found["credits"]
+        asked = sum(each["page"] is not None for each in found["results"])
+        spent = usd * credits_ / plan["worst_credits"] if plan["worst_credits"] else usd
+        await self._budget.settle(
+            spend, job=found["job_id"], credits=credits_, usd=str(spent.quantize(Decimal("0.000001"))), pages=asked
+        )
+        share = max(200, (chars - ABOUT) // max(1, asked) - 400)
+        rows = [_hit(each, share) for each in found["results"]]
+        return {"untrusted": text.UNTRUSTED, "credits": credits_, "results": text.fitting(rows, chars - ABOUT, dict)}
 
     async def _crawl(self, url: str, max_pages: int, depth: int, found: list[dict[str, Any]]) -> None:
         host, seen, layer = urlsplit(url).netloc, {_bare(url)}, [url]
@@ -306,7 +361,12 @@ class AgentTools:
             plan = await self._forager.jobs.estimate(pipeline, params)
             return {"credits": plan["worst_credits"], "usd": str(plan["worst_usd"])}, plan, params
         if pipeline == "scrape":
-            return {"pages": len(params.get("targets") or ())}, None, params
+            plan = await self._forager.jobs.estimate(pipeline, params)
+            cost: dict[str, Any] = {"pages": plan["pages"]}
+            if not plan["described_pages"]:
+                return cost, None, params
+            # As its budget, so that retries cannot make it dearer than what is reserved for it.
+            return {**cost, "usd": str(plan["worst_usd"])}, plan, {**params, "max_usd": str(plan["worst_usd"])}
         if params.get("max_pages") is None:
             if params.get("follow") or params.get("sitemap"):
                 raise ToolProblem("params.max_pages: a crawl that follows links or a sitemap needs one.")
@@ -321,7 +381,9 @@ def _page(read: PageResult, start: int, chars: int) -> dict[str, Any]:
         "task_id": read.task_id,
         "untrusted": text.UNTRUSTED,
     }
-    if read.target_type != "page":
+    if read.stored:
+        about |= {"stored": True, "fetched_at": read.fetched_at}
+    if read.target_type != "page" or "markdown" not in read.fields:
         fields = text.cleaned(read.fields)
         return {**about, "fields": fields if len(text.json_text(fields)) < chars - ABOUT else text.short(fields)}
     piece = text.part_of(read.markdown or "", start, chars - ABOUT)
@@ -332,6 +394,18 @@ def _page(read: PageResult, start: int, chars: int) -> dict[str, Any]:
         "next_start": piece.next_start,
         "total_chars": piece.total,
     }
+
+
+def _hit(hit: Mapping[str, Any], share: int) -> dict[str, Any]:
+    """One result of a web search, its page cut to a share of the answer."""
+    row = {name: hit[name] for name in ("position", "title", "url", "snippet")}
+    row = {name: text.clean(value)[:500] if isinstance(value, str) else value for name, value in row.items()}
+    page = hit["page"]
+    if page is None:
+        return row
+    if page["markdown"] is None:
+        return {**row, "problem": text.clean(page["error"] or page["status"])[:200], "reason": page["reason"]}
+    return {**row, "content": text.marked(text.part_of(page["markdown"], 0, share).text)}
 
 
 def _crawled(read: PageResult | PageFailed, url: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log of every request.
 
 Serper's places API, Google Business Profile, Apify with a listings site, a shop, web sites to be polite to, a
-receiver of webhooks, a backend that keeps log-ins. They start inside `demo` and tests; the APIs also alone
-(`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
+receiver of webhooks, a backend that keeps logins, a language model. They start inside `demo` and tests; the APIs also
+alone (`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
 """
 
 from forager.sandbox.apify import API_ACTOR, OLD_ACTOR, ApifyConfig, ApifySandbox, RunRule
@@ -22,6 +22,7 @@ from forager.sandbox.journal import (
 )
 from forager.sandbox.linked import LinkedConfig, LinkedSandbox
 from forager.sandbox.listings import ListingsWorld, SimulatedListing
+from forager.sandbox.model import ModelQuestion, SimulatedModel
 from forager.sandbox.receiver import Mood, ReceivedRequest, WebhookReceiver
 from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.server import SerperSandbox, serve
@@ -49,6 +50,7 @@ __all__ = [
     "LinkedSandbox",
     "ListingsWorld",
     "LoggedRequest",
+    "ModelQuestion",
     "Mood",
     "Outage",
     "ReceivedRequest",
@@ -62,6 +64,7 @@ __all__ = [
     "ShopConfig",
     "ShopSandbox",
     "SimulatedListing",
+    "SimulatedModel",
     "SiteAnswer",
     "SiteVisit",
     "Tenant",

@@ -13,7 +13,7 @@ import orjson
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.world import SimulatedPlace, World
 
-PAGE_SIZES = {"places": 10, "maps": 20}
+PAGE_SIZES = {"places": 10, "maps": 20, "search": 10}
 Row = dict[str, Any]
 Render = Callable[[SimulatedPlace, int, str, SerperConfig, str, int], Row]
 
@@ -113,6 +113,10 @@ def answer(world: World, config: SerperConfig, query: SerperQuery, weekday: int)
     if query.endpoint == "maps":
         whole["ll"] = query.sent.get("ll") or _viewport(places)
     hl = str(query.sent.get("hl", "en"))
+    if query.endpoint == "search":
+        whole["organic"] = _organic(config, query, len(places))
+        whole["credits"] = config.price(query.endpoint)
+        return SerperAnswer(orjson.dumps(whole), len(places))
     if places or _shows_empty(world, config, query):
         first = (query.page - 1) * size + 1 if config.positions_continue else 1
         render = _rows_of(world, config, query)
@@ -122,6 +126,23 @@ def answer(world: World, config: SerperConfig, query: SerperQuery, weekday: int)
         ]
     whole["credits"] = config.price(query.endpoint)
     return SerperAnswer(orjson.dumps(whole), len(places))
+
+
+def _organic(config: SerperConfig, query: SerperQuery, count: int) -> list[Row]:
+    """Results of a web search: pages of the site that the sandbox serves, if it does."""
+    rows: list[Row] = []
+    for position in range(1, count + 1):
+        number = (query.page - 1) * PAGE_SIZES["search"] + position
+        row: Row = {
+            "title": f"{query.q}: result {number}",
+            "link": f"{config.search_site}/companies/jsonld/{number}",
+            "snippet": f"What page {number} has about {query.q}.",
+            "position": position,
+        }
+        if number % 3 == 0:
+            row["date"] = f"{number % 28 + 1} Mar 2026"
+        rows.append(row)
+    return rows
 
 
 def _echo(config: SerperConfig, query: SerperQuery) -> Row:

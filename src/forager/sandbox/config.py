@@ -39,6 +39,9 @@ class SerperConfig:
     echo_defaults: bool = False
     """True if `searchParameters` names `num` and `page` even when they were not sent, as older answers did."""
 
+    search_site: str = "https://results.example"
+    """Site of the results of `/search`, without a slash at the end."""
+
     price_places: int = 1
     price_maps: int = 3
     credits: int | None = None

@@ -1,4 +1,4 @@
-"""A backend that keeps log-ins for sites, as the credential client expects one. Its log has every question."""
+"""A backend that keeps logins for sites, as the credential client expects one. Its log has every question."""
 
 import hmac
 from dataclasses import dataclass

@@ -73,10 +73,15 @@ class Feature:
     """One sentence: the description of its command group, and of its tag in /docs if it has routes."""
     build: Ref
     """`build(settings) -> Pipeline`: the pipeline with its settings (the pipeline's `wiring.py`)."""
+    internal: bool = False
+    """True if its pipeline is `internal`: lists of jobs leave its jobs out."""
     settings: Ref | None = None
     """Its own settings: a class whose fields are declared with `setting(...)`; merged into the one tree."""
     secrets: Ref | None = None
     """`secrets(settings) -> Mapping[str, SecretStr | None]`: secrets that its requests name."""
+    tokens: Ref | None = None
+    """`tokens(settings, vault, database, fetch, clock) -> JobSecrets`: makes the token of a job that brings none, such
+    as an access token from a stored login."""
     references: Ref | None = None
     """`references(settings) -> Mapping[str, Callable[[], Any] | FromTable]`: loaders of the reference data in
     `Pipeline.needs`, or the tables in a warehouse that it is read from."""
@@ -119,8 +124,11 @@ class Feature:
     commands: Ref | None = None
     """`commands`: a `typer.Typer`, added to the command line under `name`."""
     kind: str | None = None
-    """Its main kind of record. Its command group then has list, show, history, changes and export for it, unless it has
-    its own."""
+    """Its main kind of record. Its command group then has list, search, show, history, changes and export for it,
+    unless it has its own."""
+    rows: str | None = None
+    """Path of its own list in the API, such as `/places`, whose rows have more columns than the records of `kind`:
+    exports read it, unless a filter is one that only `/records/{kind}` has."""
     shortcuts: tuple[Shortcut, ...] = ()
     """Frequently used commands that also get a name directly under `forager`."""
     words: Ref | None = None

@@ -21,6 +21,7 @@ from forager.core.record import Record
 from forager.core.schedules import Schedule, Schedules
 from forager.core.secret import Secret, Vault
 from forager.core.sink import SinkRow, SinkStatus
+from forager.core.waiting import Waiting
 from forager.sdk.delivery import Indexed, Mirror, Publication
 from forager.sdk.overview import Expenses
 from forager.sdk.queries import QueryPage
@@ -138,6 +139,10 @@ class Service(Protocol):
         """Return a job with why none of its tasks runs, if none does (`waiting`). Raises `NotFound`."""
         ...
 
+    async def why_late(self, job: JobReport, task: UUID) -> Waiting | None:
+        """Return why a task has not ended yet, if it does anything but work. Raises `NotFound`."""
+        ...
+
     @property
     def schedules(self) -> Schedules:
         """The stored schedules. They are added with `put_schedule`, which checks them."""
@@ -154,6 +159,11 @@ class Service(Protocol):
 
     async def resume_schedule(self, name: str) -> None:
         """Let a paused schedule fire again, from its next time on. Raises `NotFound`."""
+        ...
+
+    @property
+    def tokens(self) -> Mapping[str, Any]:
+        """What makes the tokens of jobs that bring none, by feature (`Feature.tokens`)."""
         ...
 
     @property

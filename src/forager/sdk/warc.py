@@ -11,7 +11,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import BinaryIO
@@ -35,17 +35,28 @@ class CapturedPage:
     body: bytes
     about: Mapping[str, str]
     """Fields of its metadata record."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """More headers of the answer."""
+    method: str = "GET"
+    sent: bytes = b""
+    """The body of the request …"""
+    sent_type: str = ""
+    """… and its type."""
+    screenshot: bytes | None = None
+    """A PNG of the page."""
 
 
 class WarcWriter:
     """Appends records to a file, and collects the lines of the index."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        """`name`: the file's name in the index."""
+    def __init__(self, file: BinaryIO, name: str, *, opens: bool = True) -> None:
+        """`name`: the file's name in the index. `opens`: begin the file with a `warcinfo` record."""
         self._file = file
         self._name = name
         self._at = 0
         self.index: list[str] = []
+        if not opens:
+            return
         info = f"software: {SOFTWARE}\r\nformat: WARC File Format 1.1\r\n".encode()
         self._write("warcinfo", datetime.now(UTC), "application/warc-fields", info, {"WARC-Filename": name})
 
@@ -56,7 +67,7 @@ class WarcWriter:
         response's headers, those that describe the content are stored; the body is as decoded, so that no
         `Content-Encoding` is written.
         """
-        url = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), page.url)
+        url = _address(page.url)
         payload = _digest(page.body)
         named = {"WARC-Target-URI": url, "WARC-Payload-Digest": payload}
         start = self._at
@@ -65,23 +76,25 @@ class WarcWriter:
         )
         length = self._at - start
         to = {"WARC-Target-URI": url, "WARC-Concurrent-To": first}
-        self._write("request", page.fetched_at, "application/http; msgtype=request", _request(url), to)
+        self._write("request", page.fetched_at, "application/http; msgtype=request", _request(url, page), to)
+        if page.screenshot is not None:
+            self._write("resource", page.fetched_at, "image/png", page.screenshot, to)
         fields = "".join(f"{name}: {_line(value)}\r\n" for name, value in page.about.items()).encode()
         self._write("metadata", page.fetched_at, "application/warc-fields", fields, to)
         self.index.append(self._index_line(url, page, payload, start, length))
 
+    def add_note(self, kind: str, url: str, at: datetime, content_type: str, block: bytes) -> None:
+        """Write one record that is no page: `metadata` or `resource`."""
+        self._write(kind, at, content_type, block, {"WARC-Target-URI": _address(url)})
+
+    def add_members(self, members: bytes) -> None:
+        """Append records of another file as they are. They are not added to the index: see `sdk.warc_read`."""
+        self._file.write(members)
+        self._at += len(members)
+
     def _index_line(self, url: str, page: CapturedPage, digest: str, offset: int, length: int) -> str:
-        known = {
-            "url": url,
-            "mime": page.content_type.partition(";")[0].strip() or "application/octet-stream",
-            "status": str(page.status),
-            "digest": digest,
-            "length": str(length),
-            "offset": str(offset),
-            "filename": self._name,
-        }
-        moment = page.fetched_at.astimezone(UTC).strftime("%Y%m%d%H%M%S")
-        return f"{surt(url)} {moment} {orjson.dumps(known).decode()}"
+        known = {"mime": page.content_type, "status": str(page.status), "digest": digest, "method": page.method}
+        return index_line(url, page.fetched_at, known, self._name, offset, length)
 
     def _write(self, kind: str, at: datetime, content_type: str, block: bytes, more: Mapping[str, str]) -> str:
         """Write one record. Returns its id."""
@@ -100,6 +113,21 @@ class WarcWriter:
         self._file.write(member)
         self._at += len(member)
         return identity
+
+
+def index_line(url: str, at: datetime, known: Mapping[str, str], name: str, offset: int, length: int) -> str:
+    """Return the line of an index for the response at this offset of the file `name`."""
+    told = {
+        "url": url,
+        "mime": known["mime"].partition(";")[0].strip() or "application/octet-stream",
+        "status": known["status"],
+        "digest": known["digest"],
+        **({"method": known["method"]} if known["method"] != "GET" else {}),
+        "length": str(length),
+        "offset": str(offset),
+        "filename": name,
+    }
+    return f"{surt(url)} {at.astimezone(UTC).strftime('%Y%m%d%H%M%S')} {orjson.dumps(told).decode()}"
 
 
 def cdxj(lines: Iterable[str]) -> bytes:
@@ -174,16 +202,24 @@ def _head(page: CapturedPage) -> bytes:
         phrase = HTTPStatus(page.status).phrase
     except ValueError:
         phrase = "Unknown"
+    more = "".join(f"{_line(name)}: {_line(value)}\r\n" for name, value in page.headers.items())
     return (
-        f"HTTP/1.1 {page.status} {phrase}\r\nContent-Type: {_line(page.content_type)}\r\n"
+        f"HTTP/1.1 {page.status} {phrase}\r\nContent-Type: {_line(page.content_type)}\r\n{more}"
         f"Content-Length: {len(page.body)}\r\n\r\n"
     ).encode()
 
 
-def _request(url: str) -> bytes:
+def _request(url: str, page: CapturedPage) -> bytes:
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return f"GET {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n\r\n".encode()
+    head = f"{page.method} {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n"
+    if page.sent:
+        head += f"Content-Type: {_line(page.sent_type)}\r\nContent-Length: {len(page.sent)}\r\n"
+    return f"{head}\r\n".encode() + page.sent
+
+
+def _address(url: str) -> str:
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
 
 
 def _line(value: str) -> str:

@@ -172,6 +172,13 @@ def read_service_key(home: Path) -> str | None:
         raise Rejected(f"the key file {path} cannot be read ({error.strerror}). Run as the user who owns it.") from None
 
 
+def service_key_for(home: Path, configured: SecretStr | None) -> str:
+    """Return the key that a Forager with this data folder and this setting requires; empty if there is none yet."""
+    if configured is not None:
+        return configured.get_secret_value()
+    return read_service_key(home) or ""
+
+
 def check_bind(host: str, key: str | None) -> None:
     """Raise `Rejected` for an address that other machines can reach, unless the key is strong."""
     if is_loopback(host):

@@ -36,6 +36,7 @@ _store = partial(setting, group="Data")
 _keep = partial(setting, group="Retention")
 _api = partial(setting, group="API")
 _logs = partial(setting, group="Logs")
+_otel = partial(setting, group="OpenTelemetry")
 _engine = partial(setting, group="Engine and egress")
 _celery = partial(setting, group="Celery")
 _polite = partial(setting, group="Politeness")
@@ -112,6 +113,13 @@ class Settings(BaseSettings):
     )
     blob_grace_hours: float = _store(24.0, "Retention of a stored page to which nothing refers.", ge=1, le=8_760)
 
+    record: Texts = _store(
+        (),
+        "Pipelines whose jobs are recorded for `forager replay`, separated by commas, or `all`: every answer is written"
+        " to the data folder.",
+    )
+    record_days: float = _store(7.0, "Retention of a recording; 0: for ever.", **_AGE)
+
     host: Host = _api(
         "127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.", common=True
     )
@@ -134,6 +142,14 @@ class Settings(BaseSettings):
     agent_max_minutes: float = _api(
         60.0, "Minutes after its first call during which a session of an agent at `/mcp` may spend.", ge=0, le=10**6
     )
+
+    otel_endpoint: WebUrl | None = _otel(
+        None, "OTLP over HTTP: base URL of a collector, such as http://127.0.0.1:4318; unset: nothing is measured."
+    )
+    otel_headers: SecretStr | None = _otel(None, "Headers for the collector: name=value, separated by commas.")
+    otel_sample: float = _otel(0.1, "Share of tasks and jobs that are traced, from 0 to 1.", ge=0, le=1)
+    otel_signals: Texts = _otel(("traces", "metrics", "logs"), "What is sent: traces, metrics, logs.")
+    otel_interval_seconds: float = _otel(60.0, "Time between two transmissions of metrics.", ge=1, le=3_600)
 
     log_level: Level = _logs(
         "INFO",

@@ -200,7 +200,8 @@ def _fuzzable(document: dict[str, Any], known: dict[str, list[str]], pages: dict
 
 def _addresses(google: GoogleSandbox) -> dict[str, str]:
     """Return the settings for this simulated Google."""
-    return {f"google_{name}_url": getattr(google, f"{name}_url") for name in ("accounts", "locations", "reviews")}
+    apis = {f"google_{name}_url": getattr(google, f"{name}_url") for name in ("accounts", "locations", "reviews")}
+    return {**apis, "google_oauth_url": google.token_url.removesuffix("/token")}
 
 
 def _remove_proxies(url: str) -> None:

@@ -112,6 +112,19 @@ async def test_pause_resume_cancel_and_retry_are_in_the_log(front: Front) -> Non
     ]  # fmt: skip
 
 
+async def test_a_job_that_a_retry_reopens_at_once_has_no_counts_at_its_end(tmp_path: Path) -> None:
+    """The end is logged after the retry: the job's row is that of a running job, with neither an end nor its counts."""
+    async with open_front(tmp_path, script=(Rule(Fault.MALFORMED, times=3),)) as front:
+        with capture_logs() as lines:
+            job, _ = await submitted(front, **JOB)
+            await front.work()
+            await front.client.post(f"/api/v1/jobs/{job}/retry")
+            await logged(lambda: "job_ended" in events(lines, job))
+        ended = the(lines, "job_ended", job)
+        assert ended["retried"] is True
+        assert not {"state", "seconds", "failures"} & set(ended)
+
+
 async def test_a_refused_key_pauses_the_job_and_is_in_the_log(tmp_path: Path) -> None:
     async with open_front(tmp_path) as front:
         front.sandbox.serper._accounts.clear()

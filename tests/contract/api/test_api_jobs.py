@@ -255,6 +255,17 @@ async def test_a_bulk_retry_reports_requeued_and_skipped_letters_page_by_page(
         assert refused.status_code == 422
 
 
+async def test_a_bulk_retry_counts_the_letters_of_all_jobs(store: str | None, tmp_path: Path) -> None:
+    """Jobs are requeued at the same time; the counts add up for all that."""
+    async with open_front(tmp_path, store, script=(Rule(Fault.MALFORMED, times=12),)) as front:
+        for number in range(12):
+            await front.create(keyword=f"bars {number}", zips=["85001"], pages=1)
+        await front.work()
+        assert len(await front.data("/api/v1/dead")) == 12
+        (page,) = await retry_pages(front)
+        assert (page["requeued"], page["letters"], page["passed_over"]) == (12, 12, [])
+
+
 async def test_the_letters_of_one_job_are_requeued_in_one_transaction(
     store: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,3 +317,24 @@ async def test_standing_jobs_of_rechecks_are_listed_only_on_request(front: Front
     assert [job["id"] for job in await front.data("/api/v1/jobs")] == [own]
     assert [job["id"] for job in await front.data("/api/v1/jobs", pipeline="places")] == [own]
     assert [job["id"] for job in await front.data("/api/v1/jobs", internal=True)] == [standing, own]
+
+
+async def test_tasks_are_found_by_a_text_of_their_key_which_is_taken_literally(front: Front) -> None:
+    job = await front.create(**JOB)
+    path = f"/api/v1/jobs/{job}/tasks"
+    assert {each["key"] for each in await front.data(path, text="85003")} == {"85003/1", "85003/2"}
+    for nothing in ("8500_", "8500%", "85\\003"):
+        assert await front.data(path, text=nothing) == []
+
+
+async def test_a_task_tells_what_its_time_was_spent_on(front: Front) -> None:
+    job = await front.create(**ONE_QUERY)
+    await front.work()
+    (task,) = await front.data(f"/api/v1/jobs/{job}/tasks")
+    times = {name: value for name, value in task["facts"].items() if name in ("lane_ms", "fetch_ms", "parse_ms")}
+    assert times, "a request was sent, so that its time is known"
+    assert all(value >= 1 for value in times.values())
+    lane = await front.data("/api/v1/lanes/serper")
+    assert lane["per_second"] > 0
+    await front.app.series.add()
+    assert sum((await front.data("/api/v1/series", range="1h"))["bytes"]) > 0

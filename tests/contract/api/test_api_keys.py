@@ -176,3 +176,18 @@ async def test_the_service_key_stays_the_first_admin_key(simple: Front) -> None:
     assert (await simple.client.delete("/api/v1/keys/service key")).status_code == 404
     async with client_of(simple.api, key=KEY) as client:
         assert (await client.get("/api/v1/keys")).status_code == 200
+
+
+async def test_a_rotated_key_keeps_its_name_and_role_and_its_old_text_opens_nothing(front: Front) -> None:
+    old = await _made(front, "grafana", "viewer")
+    rotated = await front.client.post("/api/v1/keys/grafana/rotate")
+    made = rotated.json()["data"]
+    assert (made["name"], made["role"]) == ("grafana", "viewer")
+    assert made["key"] != old
+    for key, status in ((old, 401), (made["key"], 200)):
+        async with client_of(front.api, key=key) as client:
+            assert (await client.get("/api/v1/jobs")).status_code == status
+            assert (await client.post("/api/v1/keys/grafana/rotate")).status_code == (401 if status == 401 else 403)
+    assert (await front.client.post("/api/v1/keys/nobody/rotate")).status_code == 404
+    (row,) = await front.app.database.fetch("SELECT * FROM api_keys")
+    assert row["hash"] == hash_of(made["key"])

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from forager.app import series as series_module
 from forager.app.config import new_settings
 from forager.core.errors import Rejected, StoreUnavailable
 from tests.support.api import JOB, KEY, Front, open_front
+from tests.support.clock import FakeClock
 
 HOST = "127.0.0.1"
 
@@ -84,9 +84,9 @@ async def test_figures_are_added_up_by_minute_and_hour(front: Front) -> None:
     assert (await front.client.get("/api/v1/series", params={"range": "1y"})).status_code == 422
 
 
-async def test_figures_older_than_they_are_kept_are_removed(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_figures_older_than_they_are_kept_are_removed(front: Front) -> None:
     hour = 500_000 * 3600
-    monkeypatch.setattr(time, "time", lambda: hour + 600)
+    clock = front.app.series._clock = FakeClock(datetime.fromtimestamp(hour + 600, UTC))
     await front.app.series.add()
     row: dict[str, Any] = {"pipeline": "places", "name": "completed", "value": 1}
     kept = {step: int(keep.total_seconds()) for step, keep in series_module.KEPT.items()}
@@ -96,7 +96,7 @@ async def test_figures_older_than_they_are_kept_are_removed(front: Front, monkey
     await front.app.series.add()
     count = "SELECT count(*) AS n FROM series"
     assert (await front.app.database.fetch(count))[0]["n"] == 4, "they are removed once in an hour"
-    monkeypatch.setattr(time, "time", lambda: hour + 3600)
+    clock.advance(3_000)
     await front.app.series.add()
     assert (await front.app.database.fetch(count))[0]["n"] == 2
 
@@ -254,4 +254,4 @@ async def test_values_that_are_held_back_need_a_look(simple: Front) -> None:
     now = OverviewReport.model_validate(await simple.data("/api/v1/overview"))
     (look,) = [each for each in now.attention if each.kind == "parser"]
     assert look.title == "shop.example: price is missing"
-    assert "59% of 82 pages, 99% before" in look.detail
+    assert "59% of 82 pages, 99% expected" in look.detail

@@ -131,7 +131,9 @@ async def test_a_job_of_any_pipeline_is_priced(simple: Front) -> None:
     assert general.status_code == 200
     assert general.json()["data"] == own.json()["data"]
     target = {"target_type": "job_posting", "target_url": "https://example.com/1", "workspace_id": "acme"}
-    unpriced = {"pipeline": "scrape", "params": {"targets": [target]}}
+    free = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "scrape", "params": {"targets": [target]}})
+    assert (free.json()["data"]["pages"], free.json()["data"]["worst_usd"]) == (1, "0")
+    unpriced = {"pipeline": "listings", "params": {"action": "verify"}}
     refused = await simple.client.post("/api/v1/jobs/plan", json=unpriced)
     assert (refused.status_code, "has no estimate" in refused.json()["error"]) == (422, True)
     unknown = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "pets", "params": {}})

@@ -178,7 +178,7 @@ async def test_scrapes_of_one_dispatch_start_within_a_minute_at_different_moment
     with capture_logs() as logged:
         await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
         await rentals.pass_time(seconds=180)
-    assert any(line["event"] == "Dispatched 19 scrapes for 19 markets" for line in logged)
+    assert any(line.get("message") == "Dispatched 19 scrapes for 19 markets" for line in logged)
     begun = [run.started for run in rentals.apify.runs]
     assert len(begun) == len(set(begun)) == 19
     assert max(begun) - min(begun) <= 61
@@ -196,7 +196,7 @@ async def test_a_market_with_an_invalid_row_holds_up_no_other__LI_1(simulated: O
         await rentals.pass_time(seconds=300)
     assert rentals.started() == ["New York, NY"]
     assert {
-        (line["market"], line["problem"].partition(":")[0]) for line in logged if line["event"] == "market.invalid"
+        (line["market"], line["problem"].partition(":")[0]) for line in logged if line["event"] == "market_invalid"
     } == {
         ("warm", "tier"),
         ("long", "state"),

@@ -62,7 +62,7 @@ async def prices(shop: Shop) -> dict[int, Any]:
 
 async def broken_shop(shop_of: OpenShop, parser: Broken) -> tuple[Shop, dict[int, Any]]:
     """A shop that was read well yesterday and whose prices are hardly found today."""
-    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    shop = await shop_of(pages=PAGES, change_days=(0, 0), settings={"product_wrappers": "propose"})
     await crawl_all(shop)
     good = await prices(shop)
     await yesterday(shop)
@@ -142,8 +142,8 @@ async def test_a_rejected_quarantine_keeps_this_parser_version_out_and_lets_the_
     assert rejected.json()["data"]["state"] == "rejected", rejected.text
     await crawl_all(shop)
     assert set((await prices(shop)).values()) == {"5.00"}
-    crawler = next(step for step in shop.app.pipelines["products"].steps if step.task.kind == "products.crawl")
-    known = crawler.run.__self__.parsers.known  # type: ignore[attr-defined]
+    crawl = shop.app.worker._steps.get("products.crawl")
+    known = crawl.run.__self__.parsers.known  # type: ignore[union-attr]
     known["base"] = replace(known["base"], version=99, read=base.read)
     await crawl_all(shop)
     assert await prices(shop) == good
@@ -161,7 +161,7 @@ async def test_a_parser_that_breaks_on_tuesday_loses_no_value_of_monday__PR_16(
         return base.read(document)
 
     monkeypatch.setattr(base, "parser", replace(base.parser, read=read))
-    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    shop = await shop_of(pages=PAGES, change_days=(0, 0), settings={"product_wrappers": "propose"})
     await crawl_all(shop)
     good = {each["id"]: each for each in await shop.get("/products", limit=200)}
     await yesterday(shop)
@@ -178,7 +178,7 @@ async def test_a_field_that_falls_on_a_shops_first_day_is_quarantined__PR_24(
     shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parser = Broken(monkeypatch)
-    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    shop = await shop_of(pages=PAGES, change_days=(0, 0), settings={"product_wrappers": "propose"})
     await crawl_all(shop)
     assert await check_health(shop.app) == []
     parser.is_broken = True
@@ -194,7 +194,7 @@ async def test_a_parser_that_breaks_on_a_shops_first_day_is_reported__PR_24(
         raise RuntimeError("a layout that it cannot read")
 
     monkeypatch.setattr(base, "parser", replace(base.parser, read=read))
-    shop = await shop_of(pages=PAGES, change_days=(0, 0))
+    shop = await shop_of(pages=PAGES, change_days=(0, 0), settings={"product_wrappers": "propose"})
     await crawl_all(shop)
     (alert,) = await check_health(shop.app)
     assert (alert.field, alert.rate, alert.pages) == ("*", 0.0, PAGES)
@@ -209,6 +209,35 @@ async def test_a_parser_that_never_found_a_product_is_shown_as_ill__PR_16(
     (shown,) = await shop.get("/admin/parser-health")
     assert (shown["pages"], shown["success"]) == (6, 0.0)
     assert await shop.get("/products") == []
+
+
+@pytest.mark.one_store(False)
+@pytest.mark.parametrize("found", [0, PAGES * 6 // 10])
+async def test_a_parser_that_finds_too_little_on_the_first_day_is_reported_by_a_one_shot_crawl__PR_16(
+    shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch, found: int
+) -> None:
+    def finds_some(document: Document) -> ProductFindings:
+        number = int(re.findall(r"\d+", document.url)[-1])
+        return base.read(document) if number <= found else ProductFindings()
+
+    monkeypatch.setattr(base, "parser", replace(base.parser, read=finds_some))
+    shop = await shop_of(pages=PAGES)
+    urls = [shop.site.product_url(n) for n in range(1, PAGES + 1)]
+    async with shop.app.engine(schedules=False, service=False):
+        made = await shop.app.submit("products", {"urls": urls})
+        await shop.reached(lambda: shop.app.reports.job(made.job), lambda job: job.state == "completed")
+        await shop.reached(shop.app.has_delivered, bool)
+        (held,) = await shop.get("/admin/quarantines")
+        (told,) = await shop.get("/records/parser_alert")
+    assert (held["field"], held["rate"], held["mean"], held["pages"]) == ("*", found / PAGES, 1.0, PAGES)
+    assert (told["field"], told["state"]) == ("*", "open"), "and the change log has it"
+    assert await check_health(shop.app) == [], "it is reported once"
+
+
+async def test_a_shop_that_is_read_well_on_its_first_day_is_not_reported__PR_16(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=PAGES)
+    await crawl_all(shop)
+    assert await check_health(shop.app) == []
 
 
 async def test_lists_and_other_pages_do_not_count_against_a_parser__PR_16(shop_of: OpenShop) -> None:

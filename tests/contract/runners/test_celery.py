@@ -2,6 +2,7 @@
 drains at once, and jobs and schedules that are sent by message are created once."""
 
 import asyncio
+import pickle
 import re
 import signal
 import statistics
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,47 @@ async def test_late_and_repeated_messages_change_nothing(runner: RunnerRig) -> N
     done = await runner.until(job)
     assert (done.failed, done.completed) == (0, done.total)
     assert set(await runner.started(job)) == {1}
+
+
+class Canary:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def send_bodies_that_run(runner: RunnerRig, canary: Path) -> int:
+    """Send messages that would create the canary if a worker unpickled or constructed their bodies."""
+    touch = f"!!python/object/apply:os.system ['touch {canary}']"
+    bodies = {"application/x-python-serialize": pickle.dumps(Canary(canary)), "application/x-yaml": touch.encode()}
+    headers = {"task": WORK, "id": "1", "lang": "py"}
+    with runner.celery.producer_pool.acquire() as producer:
+        for queue, (content_type, body) in product(QUEUES, bodies.items()):
+            producer.publish(
+                body, routing_key=queue, headers=headers, content_type=content_type, content_encoding="binary"
+            )
+    return len(QUEUES) * len(bodies)
+
+
+async def test_a_pickle_or_yaml_in_a_queue_is_refused_before_it_is_decoded__S15(
+    runner: RunnerRig, tmp_path: Path
+) -> None:
+    canary = tmp_path / "canary"
+    pickle.loads(pickle.dumps(Canary(canary)))  # the control: this body does create the file
+    assert canary.exists()
+    canary.unlink()
+    runner.keep_working()
+    await runner.until(await runner.submit())  # the queues exist from here on
+    sent = await asyncio.to_thread(send_bodies_that_run, runner, canary)
+    async with asyncio.timeout(PATIENCE):
+        while runner.output.read_text().count("ContentDisallowed") < sent:
+            await asyncio.sleep(0.1)
+    done = await runner.until(await runner.submit())
+    assert (done.failed, done.completed) == (0, done.total)
+    assert not canary.exists()
 
 
 async def test_a_warm_shutdown_drains_at_once_and_burns_no_attempt(runner: RunnerRig) -> None:

@@ -41,7 +41,7 @@ async def test_formats_are_returned_alone(simple: Service) -> None:
         ({"target_type": "job_posting", "formats": ["markdown"]}, "formats are for target_type page"),
         ({"target_type": "page", "formats": ["links"], "requested_fields": ["title"]}, "not both"),
         ({"target_type": "page", "formats": ["screenshot"], "render": "http"}, "made by a browser"),
-        ({"target_type": "page", "formats": ["pdf"]}, "markdown"),
+        ({"target_type": "page", "formats": ["poem"]}, "markdown"),
         ({"target_type": "page", "formats": []}, "must not be empty"),
     ],
 )
@@ -72,7 +72,7 @@ HIDDEN = b"""<!doctype html><html><head><title>Moor</title></head><body><main><h
 
 
 @pytest.mark.parametrize("rendered", [False, pytest.param(True, marks=pytest.mark.timeout(120))])
-async def test_hidden_text_is_in_neither_markdown_nor_text(chromium: Path, tmp_path: Path, rendered: bool) -> None:
+async def test_hidden_text_is_in_neither_markdown_nor_text__S23(chromium: Path, tmp_path: Path, rendered: bool) -> None:
     pool: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
     async with open_service(tmp_path, chromium=chromium, **pool) as service, service.app.engine():
         service.site.answers["/moor"] = SiteAnswer(200, HIDDEN)

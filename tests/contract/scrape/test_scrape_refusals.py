@@ -357,6 +357,19 @@ async def test_a_sync_caller_gets_the_reason_why_its_page_waits_for_a_429__SC_1(
     assert f"GET /api/v1/scrape/{answer['meta']['task_id']}" in answer["error"]
 
 
+async def test_a_sync_caller_gets_the_reason_while_its_page_waits_for_its_turn_after_a_429__SC_17(
+    simple: Service,
+) -> None:
+    """A turn that is a few seconds away is waited for inside the attempt: the task runs without an error."""
+    host = simple.site.url("").split("/")[2]
+    await simple.app.set_rules(host, {"min_delay_ms": 4_000, "max_delay_ms": 4_500, "respect_robots_txt": False})
+    for number in range(3):
+        late = await simple.sync(f"/status/429?page={number}", timeout_seconds=5)
+        assert late.status_code == 504
+        assert "(429)" in late.json()["error"], f"answer {number}"
+        assert late.json()["meta"]["reason"] in ("rate_limited", "rate")
+
+
 async def test_a_sync_caller_gets_the_reason_why_its_site_sends_nothing__SC_1(simple: Service) -> None:
     paused = await simple.client.post(f"/api/v1/lanes/{simple.site.endpoint}/pause", params={"new": True})
     assert paused.status_code == 200, paused.text

@@ -99,6 +99,24 @@ def test_a_file_is_read_page_by_page_in_its_order(forager: Forager, site: Sandbo
     assert "1 of 3 pages" in shown.err
 
 
+def test_several_urls_are_one_job(forager: Forager, site: SandboxSite) -> None:
+    urls = [site.url(f"/jobs/jsonld/{n}") for n in (2, 3)]
+    pages = forager("scrape", *urls, "--as", "job_posting", "--fields", "job_title", "--http", "--json").data
+    assert [page["target_url"] for page in pages] == urls
+    assert [page["result"]["job_title"] for page in pages] == [job(2)["title"], job(3)["title"]]
+    assert len(forager("jobs", "list", "--json").data) == 1
+    assert forager("scrape", *urls, "--extractor", "own.py").code == 2
+
+
+def test_a_table_with_a_column_url_is_read_and_its_other_columns_are_ignored(
+    forager: Forager, site: SandboxSite, tmp_path: Path
+) -> None:
+    url = site.url("/jobs/jsonld/2")
+    (tmp_path / "shops.csv").write_text(f"name,URL,render,note\nFirst,{url},http,\n")
+    (page,) = forager("scrape", "run", "shops.csv", "--as", "job_posting", "--json").data
+    assert page["result"]["job_title"] == job(2)["title"]
+
+
 def test_a_long_file_is_one_job_whose_id_is_printed_and_goes_to_a_file(
     forager: Forager, site: SandboxSite, tmp_path: Path
 ) -> None:
@@ -232,8 +250,8 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, tex
 
 def test_the_error_for_a_csv_file_without_the_column_lists_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "pages.csv"
-    file.write_text("url,kind\nhttps://a.example/,job_posting\n")
-    with pytest.raises(Rejected, match=r"no column target_url\..*: url, kind"):
+    file.write_text("address,kind\nhttps://a.example/,job_posting\n")
+    with pytest.raises(Rejected, match=r"no column url or target_url\..*: address, kind"):
         TargetFile(file, file.name, {"target_type": "job_posting"}).check(print)
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+from forager import __version__
 from forager.app.config import declared_settings
 from scripts import settings_doc
 from tests.support.settings import Load
@@ -10,6 +11,7 @@ from tests.support.settings import Load
 def test_dotenv_example_lists_every_setting_with_its_default_and_nothing_else() -> None:
     listed = dict(re.findall(r"^#(FORAGER_[A-Z0-9_*]+)=(.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE))
 
+    listed = {name: value.replace("/VERSION", f"/{__version__}") for name, value in listed.items()}
     assert listed == {each.name.variable: each.default or "" for each in declared_settings()}
 
 
@@ -24,7 +26,8 @@ def test_dotenv_example_names_every_alias() -> None:
 def test_dotenv_example_with_every_line_in_use_gives_the_defaults(load: Load) -> None:
     lines = re.findall(r"^#(FORAGER_[A-Z0-9_]+=.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE)
 
-    assert load(dotenv="\n".join(lines)) == load(dotenv="")
+    text = "\n".join(lines).replace("/VERSION", f"/{__version__}")
+    assert load(dotenv=text) == load(dotenv="")
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:

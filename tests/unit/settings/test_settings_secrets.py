@@ -18,6 +18,7 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
     expected = {
         "SERVICE_KEY",
         "SERPER_API_KEY",
+        "LLM_API_KEY",
         "BACKEND_SERVICE_KEY",
         "WEBHOOK_SECRET",
         "WEBHOOK_NEXT_SECRET",
@@ -29,6 +30,7 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "POSTGRES_SINK_URL",
         "ELASTICSEARCH_API_KEY",
         "BROKER_URL",
+        "OTEL_HEADERS",
     }
     assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS", "SECRET_KEY"} == {
         name.removeprefix("FORAGER_") for name in secret_variables()

@@ -57,3 +57,17 @@ export const whenLoaded = (loaded, render) => () => {
   if (data === null) return html`<div class="stack" aria-busy="true"><div class="skeleton"></div><div class="skeleton"></div><div class="skeleton"></div></div>`;
   return render(data, meta);
 };
+
+/**
+ * The same, but rendered once: later data reaches it through the signals that `render` reads. For a page whose inputs,
+ * filters and scroll position must stay while its figures move.
+ * @param {Loaded<any>} loaded @param {() => unknown} render
+ */
+export function onceLoaded(loaded, render) {
+  const phase = signal("");
+  effect(() => {
+    const { data, error } = loaded.state.value;
+    phase.value = data !== null ? "loaded" : error ? "failed" : "";
+  });
+  return () => (phase.value === "loaded" ? render() : whenLoaded({ ...loaded, state: { value: loaded.state.peek(), peek: loaded.state.peek } }, () => null)());
+}

@@ -23,6 +23,6 @@ export function page(_params, query) {
         <option value="">All kinds</option>${() => (kinds.state.value.data ?? []).map((/** @type {any} */ each) => html`<option value=${each.kind}>${words(each.kind)}</option>`)}</select></div>
       <section class="panel">${() => (rows.value.length ? null : html`<div class="empty">Nothing has changed yet.</div>`)}
         ${list(() => rows.value, (row) => row.id, (row) => html`<a class="look" href=${`/records/${row.peek().kind}/${encodeURIComponent(row.peek().key)}`}>${tag("", words(row.peek().kind))}
-          <div><div class="strong">${row.peek().title ?? row.peek().key}</div><div class="quiet">${row.peek().text ?? words(row.peek().op)}</div></div><span class="faint" title=${utc(row.peek().at)}>${ago(row.peek().at)}</span></a>`)}</section></div>`,
+          <div><div class="strong">${row.peek().title ?? row.peek().key}</div><div class="quiet two-lines">${row.peek().text ?? words(row.peek().op)}</div></div><span class="faint" title=${utc(row.peek().at)}>${ago(row.peek().at)}</span></a>`)}</section></div>`,
   };
 }

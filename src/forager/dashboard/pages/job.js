@@ -2,15 +2,20 @@
 /** One job: progress, rate, cost, why it waits, its tasks, events, records and parameters. */
 
 import { address, post } from "../lib/api.js";
-import { ago, duration, moment, number, rate, utc, words } from "../lib/format.js";
+import { ago, duration, moment, number, rate, spent, utc, words } from "../lib/format.js";
 import { follow } from "../lib/live.js";
-import { load, whenLoaded } from "../lib/load.js";
+import { load, onceLoaded, whenLoaded } from "../lib/load.js";
 import { html, signal } from "../lib/view.js";
 import { act, confirmed } from "../parts/feedback.js";
+import { explained } from "../parts/explain.js";
 import { jobBar, jobName, progressText, tag, taskName } from "../parts/states.js";
 import { pagedTable, virtualTable } from "../parts/table.js";
 
 const TASK_STATES = ["queued", "running", "completed", "failed", "skipped", "cancelled"];
+/** While tasks end, the lists of a job are read again no more often than this. */
+const REFRESH_MS = 10_000;
+/** @param {any} job */
+const ended = (job) => job.completed + job.failed + job.skipped;
 const ENDED = ["completed", "partially_completed", "failed", "cancelled"];
 
 /** @param {{ id: string }} params */
@@ -18,10 +23,12 @@ export function page({ id }) {
   const job = load(`/api/v1/jobs/${id}`);
   const tab = signal("tasks");
   const again = signal(0);
+  let refreshed = Date.now();
   follow(`job:${id}`, (data) => {
     const before = job.state.peek().data;
     job.put({ ...before, ...data });
     if (before && before.state !== data.state) again.value = again.peek() + 1;
+    else if (before && ended(before) !== ended(data) && Date.now() - refreshed > REFRESH_MS) (refreshed = Date.now()), (again.value = again.peek() + 1);
   });
   /** @param {Event} event @param {string} verb @param {string} done */
   const steer = (event, verb, done) => act(event, async () => {
@@ -35,10 +42,10 @@ export function page({ id }) {
     title: () => (data() ? jobName(data()) : "Job"),
     state: html`<span>${() => (data() ? tag(data().waiting && data().state === "running" ? "waiting" : data().state) : null)}</span>`,
     actions: html`<span class="row">${() => actions(data(), steer)}</span>`,
-    body: html`<div>${whenLoaded(job, () => html`<div class="stack">
+    body: html`<div>${onceLoaded(job, () => html`<div class="stack">
       ${head(data)}
       <section class="panel">
-        <div class="tabs" role="tablist">${["tasks", "failures", "records", "rejected", "history", "parameters"].map((each) => html`<button role="tab" aria-selected=${() => String(tab.value === each)} @click=${() => (tab.value = each)}>${each}</button>`)}</div>
+        <div class="tabs" role="tablist">${["tasks", "failures", "records", "sinks", "rejected", "events", "parameters"].map((each) => html`<button role="tab" aria-selected=${() => String(tab.value === each)} @click=${() => (tab.value = each)}>${each}</button>`)}</div>
         ${() => TABS[tab.value]?.(id, data, again)}
       </section></div>`)}</div>`,
   };
@@ -66,7 +73,7 @@ function head(data) {
     const perSecond = job.rate ?? (seconds > 1 ? ended / seconds : null);
     const left = perSecond && !job.finished_at ? (job.seconds_left ?? (job.total - ended) / perSecond) : null;
     return [["Rate", rate(perSecond)], ["Left", job.finished_at ? "ended" : job.state === "paused" ? "paused" : duration(left)], ["Records", number(job.records)], ["Retries", number(job.retries)],
-      ["Credits", `${number(job.spent)}${job.max_cost ? ` of ${number(job.max_cost)}` : ""}`], ["Took", duration(seconds)]];
+      ["Spent", `${spent(job.pipeline, job.spent)}${job.max_cost ? ` of ${spent(job.pipeline, job.max_cost)}` : ""}`], ["Took", duration(seconds)]];
   };
   return html`<section class="panel stack">
     <div class="spread"><code>${() => `${data().pipeline} · ${data().id}`}</code>
@@ -74,20 +81,32 @@ function head(data) {
     <div>${() => jobBar(data())}<div class="quiet">${() => progressText(data())}</div></div>
     ${() => (data().waiting ? html`<div class="notice warn">${data().waiting.message}</div>` : null)}
     ${() => (data().reason && !data().waiting ? html`<div class=${`notice ${data().state === "paused" ? "warn" : ""}`}>${data().state === "paused" ? html`<strong>Paused</strong> · ` : null}${data().reason}</div>` : null)}
-    <div class="figures">${() => figures().map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${value}</div></div>`)}</div>
+    <div class="figures">${() => figures().map(([label, value]) => html`<div><div class="label">${explained(label ?? "")}</div><div class="value">${value}</div></div>`)}</div>
   </section>`;
 }
 
 /** @typedef {(id: string, data: () => any, again: import("../lib/view.js").Signal<number>) => unknown} Tab */
 /** @type {Record<string, Tab>} */
-const TABS = { tasks, failures, records, rejected, history: past, parameters };
+const TABS = { tasks, failures, records, sinks, rejected, events: past, parameters };
 
 /** @type {Tab} */
 function tasks(id, data, again) {
   const state = signal("");
-  return html`<div><div class="chips">${TASK_STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => (state.value = state.peek() === each ? "" : each)}>${each}</button>`)}</div>
+  const reason = signal("");
+  const text = signal("");
+  const reasons = load("/api/v1/dead/reasons", { query: () => (again.value, { job: id }) });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  /** @param {Event} event */
+  const typed = (event) => {
+    clearTimeout(timer);
+    const { value } = /** @type {HTMLInputElement} */ (event.target);
+    timer = setTimeout(() => (text.value = value.trim()), 250);
+  };
+  return html`<div><div class="chips"><label class=${() => `pill ${text.value ? "on" : ""}`}><span>Find</span><input type="search" aria-label="Find tasks" placeholder="key or address" @input=${typed}></label>${TASK_STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => (state.value = state.peek() === each ? "" : each)}>${each}</button>`)}
+      ${() => (reasons.state.value.data?.some((/** @type {any} */ each) => each.reason) ? html`<select aria-label="Reason" @change=${(/** @type {Event} */ event) => (reason.value = /** @type {HTMLSelectElement} */ (event.target).value)}><option value="">Any reason</option>${reasons.state.value.data.filter((/** @type {any} */ each) => each.reason).map((/** @type {any} */ each) => html`<option value=${each.reason} ?selected=${each.reason === reason.peek()}>${words(each.reason)}</option>`)}</select>` : null)}</div>
     ${virtualTable({
-      path: `/api/v1/jobs/${id}/tasks`, query: () => ({ state: state.value }), again, widths: "minmax(150px, 2fr) 100px 70px minmax(120px, 2fr) 96px",
+      path: `/api/v1/jobs/${id}/tasks`, query: () => ({ state: state.value, reason: reason.value, text: text.value }), again, widths: "minmax(150px, 2fr) 100px 70px minmax(120px, 2fr) 96px",
       columns: [
         { title: "Task", cell: (task) => html`<a class="link" href=${`/tasks/${task.id}`}>${taskName(task)}</a>` },
         { title: "State", cell: (task) => tag(task.state) },
@@ -95,17 +114,30 @@ function tasks(id, data, again) {
         { title: "Reason", cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${task.reason ? `${words(task.reason)}: ` : ""}${task.error ?? ""}</span>` },
         { title: "Ended", right: true, cell: (task) => html`<span class="faint" title=${utc(task.ended_at)}>${task.ended_at ? ago(task.ended_at) : ""}</span>` },
       ],
-      empty: () => (state.value ? "No task of this job matches." : "This job has no tasks yet."),
+      empty: () => (state.value || reason.value || text.value ? "No task of this job matches." : "This job has no tasks yet."),
     })}</div>`;
 }
 
 /** @type {Tab} */
 function records(id, data) {
   const found = load("/api/v1/records");
+  const pipelines = load("/api/v1/pipelines");
+  const mine = () => pipelines.state.value.data?.find((/** @type {any} */ each) => each.name === data().pipeline)?.records ?? [];
   return html`<div>${whenLoaded(found, (kinds) => html`<p class="quiet">Records that this job found or changed.</p>
-    <div class="stack">${kinds.filter((/** @type {any} */ kind) => kind.per_job).map((/** @type {any} */ kind) => html`<div class="row"><a class="button small" href=${`/records/${kind.kind}?job=${id}`}>${words(kind.kind)}</a>
-      ${["csv", "jsonl"].map((format) => html`<a class="button small plain" download href=${address(`/api/v1/export/${kind.kind}`, { job: id, format })}>Download ${format}</a>`)}</div>`)}</div>`)}
+    <div class="stack">${() => kinds.filter((/** @type {any} */ kind) => kind.per_job && mine().includes(kind.kind)).map((/** @type {any} */ kind) => html`<div class="row"><a class="button small" href=${`/records/${kind.kind}?job=${id}`}>${words(kind.kind)}</a>
+      ${["csv", "jsonl"].map((format) => html`<a class="button small plain" download href=${address(`/api/v1/export/${kind.kind}`, { job: id, format })}>Download ${format}</a>`)}</div>`)}
+      ${() => kinds.filter((/** @type {any} */ kind) => !kind.per_job && mine().includes(kind.kind)).map((/** @type {any} */ kind) => html`<div class="row"><a class="button small" href=${`/records/${kind.kind}`}>${words(kind.kind)}</a><span class="faint">shared by all jobs</span></div>`)}</div>`)}
     <p class="quiet">${number(data().records)} writes, ${number(data().discoveries)} discovered tasks.</p></div>`;
+}
+
+/** @type {Tab} */
+function sinks(_id, data) {
+  const found = load("/api/v1/sinks", { every: 10 });
+  return html`<div>${whenLoaded(found, (rows) => {
+    const mine = rows.filter((/** @type {any} */ each) => !each.pipelines || each.pipelines.includes(data().pipeline));
+    return mine.length ? mine.map((/** @type {any} */ each) => html`<a class="look" href="/sinks">${tag(each.state)}<div><div class="strong">${each.name}</div><div class="quiet">${each.behind ? `${number(each.behind)} changes behind, ${duration(each.lag_seconds)}` : "has all changes"}${each.error && each.failing_since ? ` · ${each.error}` : ""}</div></div><span class="faint">${number(each.delivered)} delivered</span></a>`)
+      : html`<div class="empty"><p>No sink takes the changes of this job: they stay in the store.</p><a class="button" href="/sinks">Sinks</a></div>`;
+  })}</div>`;
 }
 
 /** @type {Tab} */

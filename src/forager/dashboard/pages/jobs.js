@@ -1,16 +1,18 @@
 // @ts-check
 /** All jobs, with filters and actions on several at once. */
 
-import { post, session } from "../lib/api.js";
-import { ago, duration, number, utc } from "../lib/format.js";
+import { get, post, session } from "../lib/api.js";
+import { ago, duration, number, plural, utc } from "../lib/format.js";
 import { follow } from "../lib/live.js";
 import { setQuery } from "../lib/router.js";
-import { html, signal } from "../lib/view.js";
-import { act, confirmed } from "../parts/feedback.js";
+import { effect, html, signal } from "../lib/view.js";
+import { act, confirmed, toast } from "../parts/feedback.js";
 import { jobBar, jobName, progressText, tag } from "../parts/states.js";
 import { pagedTable } from "../parts/table.js";
 
-const STATES = ["running", "paused", "completed", "partially_completed", "failed", "cancelled"];
+/** The jobs that an action can change, for “all that match”. @type {Record<string, (job: any) => boolean>} */
+const FITS = { pause: (job) => job.state === "running" || job.state === "queued", resume: (job) => job.state === "paused", retry: (job) => job.failed > 0, cancel: (job) => !job.finished_at };
+const STATES = ["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"];
 
 /** @param {Record<string, string>} _params @param {URLSearchParams} query */
 export function page(_params, query) {
@@ -30,13 +32,38 @@ export function page(_params, query) {
     setQuery({ [name]: of.peek() });
   };
   const pipelines = () => session.value?.features.filter((each) => each.pipeline).map((each) => each.name) ?? [];
+  const prefix = signal(query.get("id") ?? "");
+  const filters = () => ({ state: state.value, pipeline: pipeline.value, id: /^[0-9a-f-]{4,36}$/.test(prefix.value) ? prefix.value : "" });
+  const all = signal(false);
+  effect(() => {
+    filters();
+    all.value = false;
+    checked.value = new Set();
+  });
+  /** The ids that an action is for: those that are checked, or every job that matches the filters. @param {string} verb */
+  async function chosen(verb) {
+    if (!all.peek()) return [...checked.peek()];
+    const found = [];
+    let cursor = /** @type {string | null} */ (null);
+    do {
+      const answer = await get("/api/v1/jobs", { ...filters(), limit: 500, cursor });
+      found.push(...answer.data.filter(/** @type {(job: any) => boolean} */ (FITS[verb] ?? (() => true))));
+      cursor = answer.meta?.next_cursor ?? null;
+    } while (cursor);
+    return found.map((job) => job.id);
+  }
   /** @param {Event} event @param {string} verb */
   const forAll = (event, verb) => act(event, async () => {
-    const ids = [...checked.peek()];
-    if (verb === "cancel" && !(await confirmed(`Cancel ${ids.length} jobs? What they have found stays.`, "Cancel jobs"))) return;
-    for (const id of ids) await post(`/api/v1/jobs/${id}/${verb}`);
+    const ids = await chosen(verb);
+    if (verb === "cancel" && ids.length && !(await confirmed(`Cancel ${plural(ids.length, "job")}? What they have found stays.`, "Cancel jobs"))) return;
+    /** @type {string[]} */
+    const refused = [];
+    for (const id of ids) await post(`/api/v1/jobs/${id}/${verb}`).catch((error) => refused.push(error.message));
     checked.value = new Set();
+    all.value = false;
     again.value = again.peek() + 1;
+    if (refused.length) throw new Error(`${number(ids.length - refused.length)} of ${plural(ids.length, "job")}: done. ${refused[0]}`);
+    toast(ids.length ? `${plural(ids.length, "job")}: done.` : "No job that matches can be changed that way.");
   });
   return {
     title: "Jobs",
@@ -46,11 +73,13 @@ export function page(_params, query) {
         ${STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => choose(state, "state", each)}>${each.replaceAll("_", " ")}</button>`)}
         <select aria-label="Pipeline" @change=${(/** @type {Event} */ event) => choose(pipeline, "pipeline", /** @type {HTMLSelectElement} */ (event.target).value)}>
           <option value="">All pipelines</option>${() => pipelines().map((each) => html`<option value=${each} ?selected=${each === pipeline.peek()}>${each}</option>`)}</select>
-        ${() => (checked.value.size ? html`<span class="row"><span class="quiet">${checked.value.size} selected</span>
+        <label class=${() => `pill ${prefix.value ? "on" : ""}`}><span>Id</span><input type="text" aria-label="First characters of the id" placeholder="any" .value=${prefix.peek()} @input=${(/** @type {Event} */ event) => ((prefix.value = /** @type {HTMLInputElement} */ (event.target).value.trim().toLowerCase()), setQuery({ id: prefix.peek() }))}></label>
+        ${() => (checked.value.size || all.value ? html`<span class="row"><span class="quiet">${all.value ? "every job that matches" : `${number(checked.value.size)} selected`}</span>
+          ${all.value ? null : html`<button class="button plain small" @click=${() => (all.value = true)}>Select all that match</button>`}
           ${["pause", "resume", "retry", "cancel"].map((verb) => html`<button class="button writes small" @click=${(/** @type {Event} */ event) => forAll(event, verb)}>${verb}</button>`)}</span>` : null)}
       </div>
       <section class="panel">${pagedTable({
-        path: "/api/v1/jobs", query: () => ({ state: state.value, pipeline: pipeline.value }), keyOf: (job) => job.id, href: (job) => `/jobs/${job.id}`, again, checked,
+        path: "/api/v1/jobs", query: filters, keyOf: (job) => job.id, href: (job) => `/jobs/${job.id}`, again, checked,
         columns: [
           { title: "Job", cell: (job) => html`<span class="job-name">${jobName(job)}</span><br><code>${job.pipeline} ${job.id.slice(0, 8)}</code>` },
           { title: "Progress", cell: (job) => html`${jobBar(job)}<span class="quiet">${progressText(job)}</span>` },

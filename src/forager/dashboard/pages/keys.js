@@ -25,6 +25,15 @@ export function page(_params, query) {
     await remove(`/api/v1/keys/${encodeURIComponent(name)}`);
     reload();
   });
+  /** @param {Event} event @param {string} name */
+  const rotate = async (event, name) => {
+    if (!(await confirmed(`Replace the text of the key ${name}? The old text is refused at once; name, role and log stay.`, "Replace"))) return;
+    await act(event, async () => {
+      const text = (await post(`/api/v1/keys/${encodeURIComponent(name)}/rotate`)).data.key;
+      dialog((close) => html`<div class="inside"><h2>${name}</h2>${once(text, close)}</div>`, `New text of ${name}`);
+      reload();
+    });
+  };
   return {
     title: "Keys",
     actions: html`<button class="button primary" @click=${() => add(reload)}>New key</button>`,
@@ -33,7 +42,7 @@ export function page(_params, query) {
         ${rows.map((/** @type {any} */ row) => html`<tr><td><button class="button plain small" @click=${() => (only.value = only.peek() === row.name ? "" : row.name)}><span class="job-name">${row.name}</span></button></td>
           <td>${tag(row.role === "admin" ? "paused" : row.role === "operator" ? "running" : "", row.role)}</td><td class="wide-only" title=${utc(row.created_at)}>${row.created_at ? `${ago(row.created_at)} by ${row.created_by}` : "in the data folder or a setting"}</td>
           <td title=${utc(row.last_used_at)}>${row.last_used_at ? ago(row.last_used_at) : "–"}</td>
-          <td class="num">${row.created_at ? html`<button class="button admins small danger" @click=${(/** @type {Event} */ event) => revoke(event, row.name)}>Revoke</button>` : null}</td></tr>`)}</tbody></table></div>`)}</section>
+          <td class="num">${row.created_at ? html`<button class="button admins small" @click=${(/** @type {Event} */ event) => rotate(event, row.name)}>Rotate</button> <button class="button admins small danger" @click=${(/** @type {Event} */ event) => revoke(event, row.name)}>Revoke</button>` : null}</td></tr>`)}</tbody></table></div>`)}</section>
       <section class="panel"><header><h2>Actions</h2><span class="faint">${() => (only.value ? `of ${only.value}` : "every write, newest first")}</span></header>${pagedTable({
         path: "/api/v1/actions", query: () => ({ key: only.value }), again, keyOf: (row) => row.request_id,
         columns: [
@@ -46,11 +55,14 @@ export function page(_params, query) {
   };
 }
 
+/** The text of a key, which is shown this once. @param {string} text @param {() => void} close */
+const once = (text, close) => html`<div class="notice ok">Keep it now: it cannot be shown again.</div><pre>${text}</pre><div class="row"><button class="button primary" @click=${close}>Done</button></div>`;
+
 /** @param {() => void} done */
 function add(done) {
   const made = signal("");
   dialog((close) => html`<div class="inside"><h2>New key</h2>${() => (made.value
-    ? html`<div class="notice ok">Keep it now: it cannot be shown again.</div><pre>${made.value}</pre><div class="row"><button class="button primary" @click=${close}>Done</button></div>`
+    ? once(made.value, close)
     : schemaForm(NEW_KEY, { submit: "Make the key", save: async (values) => {
       made.value = (await post("/api/v1/keys", values)).data.key;
       done();

@@ -2,7 +2,7 @@
 /** Lanes: who may be asked how often, what waits and why. Proxies beside them. */
 
 import { post } from "../lib/api.js";
-import { ago, duration, utc } from "../lib/format.js";
+import { ago, duration, rate, utc } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html, onEnd, signal } from "../lib/view.js";
 import { act } from "../parts/feedback.js";
@@ -23,6 +23,7 @@ export function page() {
           { title: "Lane", cell: (row) => html`<span class="job-name">${row.name}</span>` },
           { title: "State", cell: (row) => (row.paused ? tag("paused") : row.state?.breaker === "open" ? tag("open", "breaker open") : row.waiting ? tag("waiting") : row.owner ? tag("active") : tag("idle")) },
           { title: "Why it waits", cell: (row) => html`<span class="quiet">${row.waiting?.message ?? ""}</span>` },
+          { title: "Sent now", right: true, wide: true, cell: (row) => html`<span title="requests of the process that answers, over half a minute">${row.per_second === null || row.per_second === undefined ? "–" : rate(row.per_second)}</span>` },
           { title: "Owner", wide: true, cell: (row) => html`<code>${row.owner ?? "–"}</code>` },
           { title: "Wakes", right: true, wide: true, cell: (row) => html`<span title=${utc(row.wake_at)}>${row.wake_at ? ago(row.wake_at) : "–"}</span>` },
           { title: "", right: true, cell: (row) => html`<button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/lanes/${encodeURIComponent(row.name)}/${row.paused ? "resume" : "pause"}`).then(() => (again.value = again.peek() + 1)))}>${row.paused ? "Resume" : "Pause"}</button>` },

@@ -43,6 +43,8 @@ function table(kind, query) {
   const filters = signal(/** @type {Record<string, string>} */ (Object.fromEntries([...query].filter(([name]) => kind.filters.includes(name) || name === "job" || name === "search"))));
   const asOf = signal(query.get("as_of") ?? "");
   const choosing = signal(false);
+  /** Newest records, for values that a filter suggests. */
+  const known = load(`/api/v1/records/${kind.kind}`, { query: { limit: 200 } });
   /** @param {string} name @param {string} value */
   const set = (name, value) => {
     if ((filters.peek()[name] ?? "") === value) return;
@@ -66,8 +68,8 @@ function table(kind, query) {
   return html`<div class="stack">
     <div class="filters">
       <label class="pill wide"><span>Search</span><input type="search" aria-label="Search" placeholder="any field" .value=${filters.peek().search ?? ""} @input=${typed}></label>
-      ${kind.filters.map((/** @type {string} */ name) => html`<label class="pill"><span>${words(name)}</span><input type="text" placeholder="any" aria-label=${`Filter by ${words(name)}`} .value=${filters.peek()[name] ?? ""}
-        @change=${(/** @type {Event} */ event) => set(name, /** @type {HTMLInputElement} */ (event.target).value.trim())}></label>`)}
+      ${kind.filters.map((/** @type {string} */ name) => html`<label class="pill"><span>${words(name)}</span><input type="text" placeholder="any" list=${`values-${name}`} aria-label=${`Filter by ${words(name)}`} .value=${filters.peek()[name] ?? ""}
+        @change=${(/** @type {Event} */ event) => set(name, /** @type {HTMLInputElement} */ (event.target).value.trim())}><datalist id=${`values-${name}`}>${() => (known.state.value.data ? [...new Set(known.state.value.data.map((/** @type {any} */ row) => row[name]).filter((/** @type {any} */ value) => typeof value === "string" || typeof value === "number"))].slice(0, 40).map((value) => html`<option value=${String(value)}></option>`) : null)}</datalist></label>`)}
       ${() => (filters.value.job ? html`<button class="pill on" title="Show records of all jobs" @click=${() => set("job", "")}><span>Job</span><b>${filters.value.job.slice(0, 8)}</b> ×</button>` : null)}
       <label class=${() => `pill ${asOf.value ? "on" : ""}`} title="Records as they were at this moment"><span>As of</span><input class="when" type="datetime-local" aria-label="As of" .value=${asOf.peek()} @change=${(/** @type {Event} */ event) => ((asOf.value = /** @type {HTMLInputElement} */ (event.target).value), setQuery({ as_of: asOf.peek() }))}></label>
       <span class="end"><button class="button small" aria-expanded=${() => String(choosing.value)} @click=${() => (choosing.value = !choosing.value)}>Columns</button>

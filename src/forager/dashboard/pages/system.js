@@ -1,9 +1,12 @@
 // @ts-check
 /** Whether this installation is well: checks, workers, browsers, store, settings in force with their origin, the log. */
 
+import { isAdmin, post } from "../lib/api.js";
 import { ago, bytes, number, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html, signal } from "../lib/view.js";
+import { explained } from "../parts/explain.js";
+import { act, confirmed, toast } from "../parts/feedback.js";
 import { tag } from "../parts/states.js";
 
 const MARKS = /** @type {Record<string, string>} */ ({ ok: "✓", note: "!", problem: "✗" });
@@ -26,6 +29,7 @@ export function page() {
         <section class="panel"><header><h2>Browsers</h2><span class="faint">of the process that answers</span></header>${whenLoaded(system, (data) => browsers(data.browsers))}</section>
         </div>
       </div>
+      ${isAdmin() ? retention(system.again) : null}
       ${logTail()}
       ${settings(system)}</div>`,
   };
@@ -42,7 +46,32 @@ function doctor(found) {
 /** @param {any} data */
 function figures(data) {
   const shown = [["Tasks waiting", number(data.queue_depth)], ["Tasks at work", number(data.active)], ["Dead letters", number(data.dead_letters)], ["Sinks that stall", number(data.stalled_sinks)], ["Keys refused", number(data.refused_keys)], ["Store", data.store]];
-  return html`<div class="figures">${shown.map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${value}</div></div>`)}</div>`;
+  return html`<div class="figures">${shown.map(([label, value]) => html`<div><div class="label">${explained(label ?? "")}</div><div class="value">${value}</div></div>`)}</div>`;
+}
+
+const KEPT = /** @type {const} */ ([["jobs", "finished jobs"], ["tasks", "their tasks"], ["records", "records of these jobs"], ["attempts", "attempts in the log"], ["changes", "changes that every sink has passed"], ["messages", "delivered webhooks"], ["rejected", "rejected rows"]]);
+
+/** What the settings would remove now, counted before anything is. @param {() => void} again */
+function retention(again) {
+  const found = signal(/** @type {any} */ (null));
+  const total = () => KEPT.reduce((sum, [name]) => sum + (found.value?.[name] ?? 0), 0);
+  /** @param {Event} event */
+  const look = (event) => act(event, async () => void (found.value = (await post("/api/v1/prune", { dry_run: true })).data));
+  /** @param {Event} event */
+  const removeNow = async (event) => {
+    if (!(await confirmed(`Remove ${number(total())} old rows now? They cannot be brought back.`, "Remove"))) return;
+    await act(event, async () => {
+      const { data } = await post("/api/v1/prune", { dry_run: false });
+      toast(data.more ? "A part is removed; go on for the rest." : "Removed.");
+      found.value = (await post("/api/v1/prune", { dry_run: true })).data;
+      again();
+    });
+  };
+  return html`<section class="panel" data-retention><header><h2>Retention</h2><span class="row"><button class="button small" @click=${look}>Preview</button>
+      ${() => (total() ? html`<button class="button small danger" @click=${removeNow}>Remove now</button>` : null)}</span></header>
+    ${() => (found.value ? html`<div class="figures">${KEPT.map(([name, what]) => html`<div><div class="label">${what}</div><div class="value">${number(found.value[name])}</div></div>`)}</div>
+      <p class="quiet">${total() ? "Older than the settings keep it; the service removes it by itself, in the background." : "Nothing is older than the settings keep it."}</p>`
+      : html`<p class="quiet">What is older than the settings keep it is removed by itself. The preview only counts.</p>`)}</section>`;
 }
 
 /** @param {any} data */

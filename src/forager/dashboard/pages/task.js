@@ -1,17 +1,21 @@
 // @ts-check
 /** One task: its attempts as a time line, the evidence of its failure, its stored page. */
 
-import { get, post } from "../lib/api.js";
-import { ago, bytes, duration, moment, number, utc, words } from "../lib/format.js";
+import { address, get, post } from "../lib/api.js";
+import { ago, bytes, duration, moment, number, spent, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html, signal } from "../lib/view.js";
 import { act } from "../parts/feedback.js";
-import { tag, taskName } from "../parts/states.js";
+import { jobName, tag, taskName } from "../parts/states.js";
+import { lifeOf } from "../parts/timeline.js";
 
 /** @param {{ id: string }} params */
 export function page({ id }) {
   const task = load(`/api/v1/tasks/${id}`);
   const attempts = load(`/api/v1/tasks/${id}/attempts`);
+  const job = load(() => (task.state.value.data ? `/api/v1/jobs/${task.state.value.data.job}` : null));
+  const kinds = load("/api/v1/records");
+  const pipelines = load("/api/v1/pipelines");
   const stored = signal(/** @type {any} */ (null));
   get(`/api/v1/pages/${id}`).then((answer) => (stored.value = answer.data), () => null);
   const reload = () => (task.again(), attempts.again());
@@ -24,19 +28,34 @@ export function page({ id }) {
     body: html`<div class="stack">
       ${() => (task.state.value.data?.error ? problem(task.state.value.data) : null)}
       <div class="split"><div class="stack">
-      <section class="panel"><header><h2>Time line</h2><span class="faint">${() => legend(task.state.value.data)}</span></header>${whenLoaded(attempts, (rows) => timeline(rows, task.state.value.data))}</section>
+      <section class="panel"><header><h2>Time line</h2><span class="faint">${() => legend(task.state.value.data)}</span></header>${whenLoaded(attempts, (rows) => lifeOf(task.state.value.data, rows, job.state.value.data))}</section>
       ${() => evidence(id, task.state.value.data?.evidence)}
       ${() => storedPages(stored.value)}
-      </div><section class="panel"><header><h2>About this task</h2></header>${whenLoaded(task, (data) => html`<dl class="pairs">
+      </div><div class="stack"><section class="panel"><header><h2>About this task</h2></header>${whenLoaded(task, (data) => html`<dl class="pairs">
         <dt>Target</dt><dd>${data.url ? html`<a class="link" href=${data.url} target="_blank" rel="noreferrer">${data.url}</a>` : data.key}</dd>
-        <dt>Job</dt><dd><a class="link" href=${`/jobs/${data.job}`}>${data.job}</a></dd><dt>Kind</dt><dd>${data.kind}</dd>
+        <dt>Job</dt><dd><a class="link" href=${`/jobs/${data.job}`}>${() => (job.state.value.data ? jobName(job.state.value.data) : data.job)}</a></dd><dt>Kind</dt><dd>${data.kind}</dd>
         <dt>Lane</dt><dd><a class="link" href=${`/lanes/${encodeURIComponent(data.lane)}`}>${data.lane}</a></dd>
-        <dt>Attempts</dt><dd>${number(data.attempts)}</dd><dt>Cost</dt><dd>${number(data.cost)} credits</dd>
+        <dt>Attempts</dt><dd>${number(data.attempts)}</dd><dt>Cost</dt><dd>${spent(data.kind.split(".")[0], data.cost)}</dd>
         ${data.due_at && !data.ended_at ? html`<dt>Due</dt><dd title=${utc(data.due_at)}>${moment(data.due_at)}</dd>` : null}
         ${data.ended_at ? html`<dt>Ended</dt><dd title=${utc(data.ended_at)}>${moment(data.ended_at)}</dd>` : null}
-        ${Object.entries(data.facts ?? {}).map(([name, value]) => html`<dt>${words(name)}</dt><dd>${name.endsWith("_ms") ? duration(Number(value) / 1000) : typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl>`)}</section></div>
+        ${Object.entries(data.facts ?? {}).filter(([name]) => !/^(lane|fetch|parse)_ms$/.test(name)).map(([name, value]) => html`<dt>${words(name)}</dt><dd>${name.endsWith("_ms") ? duration(Number(value) / 1000) : typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl>`)}</section>
+      <section class="panel"><header><h2>Records</h2></header>${() => written(task.state.value.data, job.state.value.data, kinds.state.value.data, pipelines.state.value.data)}</section></div></div>
     </div>`,
   };
+}
+
+/** Where the records are that it wrote: those of its address, and those of its job. @param {any} task @param {any} job @param {any[] | null} kinds @param {any[] | null} pipelines */
+function written(task, job, kinds, pipelines) {
+  if (!task || !job || !kinds || !pipelines) return html`<div class="skeleton"></div>`;
+  const mine = pipelines.find((each) => each.name === job.pipeline)?.records ?? [];
+  const found = kinds.filter((kind) => mine.includes(kind.kind));
+  const rows = found.flatMap((kind) => {
+    const field = task.url ? ["url", "page_url"].find((name) => kind.filters.includes(name)) : undefined;
+    if (field) return [{ kind, href: address(`/records/${kind.kind}`, { [field]: task.url }), beside: "of this address" }];
+    return kind.per_job ? [{ kind, href: `/records/${kind.kind}?job=${task.job}`, beside: "of its job" }] : [];
+  });
+  if (!rows.length) return html`<div class="quiet">Changes are noted by job. <a class="link" href="/changes">See the change log</a></div>`;
+  return rows.map(({ kind, href, beside }) => html`<a class="look" href=${href}>${tag("", words(kind.kind))}<span class="quiet">${beside}</span><span class="faint">Open</span></a>`);
 }
 
 /** What went wrong and what happens next. @param {any} task */
@@ -47,19 +66,6 @@ function problem(task) {
 
 /** @param {any} task */
 const legend = (task) => (task ? `${number(task.attempts)} ${task.attempts === 1 ? "attempt" : "attempts"} that count` : "");
-
-/** Each attempt as a bar over the whole life of the task: grey before it, then the attempt itself. @param {any[]} rows @param {any} task */
-function timeline(rows, task) {
-  if (!rows.length) return html`<div class="empty">${task?.state === "completed" ? "It was completed at the first attempt; successful attempts of this kind are not kept." : "No attempt has ended yet."}</div>`;
-  const first = Math.min(...rows.map((row) => Date.parse(row.started_at)));
-  const last = Math.max(...rows.map((row) => Date.parse(row.started_at) + row.duration_ms));
-  const span = Math.max(1, last - first);
-  return html`<div class="scroll"><table><thead><tr><th>Attempt</th><th>Queued and waiting, then at work</th><th class="num">Took</th><th>How it ended</th></tr></thead><tbody>
-    ${rows.map((row) => html`<tr><td class="nowrap"><span class="job-name">${String(row.attempt)}</span> <span class="faint" title=${utc(row.started_at)}>${moment(row.started_at)}</span></td>
-      <td><div class="steps" role="img" aria-label=${`attempt ${row.attempt}: ${row.status} after ${duration(row.duration_ms / 1000)}`}><i class="queued" --share=${(Date.parse(row.started_at) - first) / span}></i><i class=${row.status === "completed" ? "ran" : row.status === "failed" ? "failed" : "waited"} --share=${Math.max(0.01, row.duration_ms / span)}></i></div></td>
-      <td class="num">${duration(row.duration_ms / 1000)}</td><td>${tag(row.status)} <span class="quiet">${words(row.reason)}${row.message ? ` · ${row.message}` : ""}</span>
-        ${row.traceback ? html`<details><summary class="faint">where in the code</summary><pre>${row.traceback}</pre></details>` : null}</td></tr>`)}</tbody></table></div>`;
-}
 
 /** The page as it was fetched: a picture is shown, everything else is source or a download. @param {any} page */
 function storedPages(page) {

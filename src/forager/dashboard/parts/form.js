@@ -11,12 +11,12 @@ import { html, signal } from "../lib/view.js";
 /**
  * @param {Schema} schema
  * @param {{ save: (values: Record<string, any>) => Promise<unknown>, submit: string, problem?: import("../lib/view.js").Signal<string>,
- *           extra?: Record<string, Property>, values?: Record<string, any>, first?: string[], titles?: Record<string, string>, changed?: (values: Record<string, any>) => void }} options
- * `changed` gets the values while a person types; `first`: optional fields that are not hidden among the further options.
+ *           extra?: Record<string, Property>, optional?: string[], values?: Record<string, any>, first?: string[], titles?: Record<string, string>, changed?: (values: Record<string, any>) => void }} options
+ * `extra`: fields before those of the schema; all but `optional` are required. `changed` gets the values while a person types; `first`: optional fields that are not hidden among the further options.
  */
-export function schemaForm(schema, { save, submit, problem = signal(""), extra = {}, values = {}, first: early = [], titles = {}, changed }) {
+export function schemaForm(schema, { save, submit, problem = signal(""), extra = {}, optional = [], values = {}, first: early = [], titles = {}, changed }) {
   const fields = { ...extra, ...(schema.properties ?? {}) };
-  const required = [...Object.keys(extra), ...(schema.required ?? [])];
+  const required = [...Object.keys(extra).filter((name) => !optional.includes(name)), ...(schema.required ?? [])];
   const errors = signal(/** @type {Record<string, string>} */ ({}));
   const busy = signal(false);
   /** @type {HTMLFormElement | null} */

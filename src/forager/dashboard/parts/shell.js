@@ -19,7 +19,7 @@ const DATA = /** @type {const} */ ([["/", "Overview"], ["/jobs", "Jobs"], ["/rec
 const OPERATE = /** @type {const} */ ([["/schedules", "Schedules"], ["/watches", "Watches & alerts"], ["/lanes", "Lanes"], ["/sinks", "Sinks"], ["/system", "System"], ["/keys", "Keys"], ["/docs", "API"]]);
 const KEYS = /** @type {const} */ ([
   ["/ or Ctrl-K", "Jump to a job, lane, record or action"], ["g o", "Overview"], ["g j", "Jobs"], ["g r", "Records"],
-  ["g d", "Dead letters"], ["g l", "Lanes"], ["g s", "Sinks"], ["n", "New job"], ["t", "Light or dark"], ["?", "This list"],
+  ["g d", "Dead letters"], ["g l", "Lanes"], ["g s", "Sinks"], ["n", "New job"], ["m", "Hide or show the menu"], ["t", "Light or dark"], ["?", "This list"],
 ]);
 /** @type {Record<string, string>} */
 const JUMPS = { o: "/", j: "/jobs", r: "/records", d: "/dead", c: "/changes", l: "/lanes", s: "/sinks" };
@@ -64,13 +64,14 @@ export function shell() {
       ${OPERATE.map(([path, title]) => item(path, title, beside(path)))}
       <div class="side-foot">
         <div class="row"><button class="button small plain" @click=${flipScheme} title="Light or dark (t)">◐ Theme</button>
-          <button class="button small plain" @click=${() => help()} title="Keys (?)">Keys <kbd>?</kbd></button></div>
+          <button class="button small plain hide-menu" @click=${flipMenu} title="Hide the menu (m)">« Hide</button>
+          <button class="button small plain" @click=${() => help()} title="Keys (?)">Keys ?</button></div>
         <div class="spread faint"><span>${() => `${session.value?.name ?? ""} · ${session.value?.role ?? ""} · ${session.value?.version ?? ""}`}</span>
           <button class="button small plain" @click=${signOut}>Sign out</button></div>
       </div>
     </nav>
     <main class="main" id="main">
-      <div class="top"><h1>${title}</h1><span>${() => shown.value?.state ?? null}</span><span class="grow"></span>
+      <div class="top"><button class="button show-menu" aria-label="Show the menu" title="Show the menu (m)" @click=${flipMenu}>☰</button><h1>${title}</h1><span>${() => shown.value?.state ?? null}</span><span class="grow"></span>
         <button class="jump" aria-label="Jump to a job, lane, record" @click=${() => palette()}><i class="glass" aria-hidden="true"></i><span>Jump to a job, lane, record…</span><kbd>/</kbd></button>
         <span class="row">${() => shown.value?.actions ?? null}</span></div>
       ${() => (connected.value ? null : html`<div class="offline" role="status">Live updates are interrupted. Reconnecting…</div>`)}
@@ -94,6 +95,13 @@ function flipScheme() {
   document.documentElement.dataset.scheme = next;
 }
 
+/** The menu at the side is there or not, in this browser. */
+function flipMenu() {
+  const root = document.documentElement;
+  root.dataset.menu = root.dataset.menu === "off" ? "" : "off";
+  localStorage.setItem("menu", root.dataset.menu);
+}
+
 async function signOut() {
   await request("DELETE", "/dashboard/session").catch(() => null);
   session.value = null;
@@ -111,6 +119,7 @@ function keys() {
     else if (event.key === "?") help();
     else if (event.key === "n") go("/jobs/new");
     else if (event.key === "t") flipScheme();
+    else if (event.key === "m") flipMenu();
     prefix = event.key === "g" ? "g" : "";
   };
   addEventListener("keydown", press);

@@ -32,11 +32,13 @@ export function progressText(job) {
   return `${parts.join(" · ")} of ${number(job.total)}`;
 }
 
-const NAMED_BY = ["name", "title", "keyword", "keywords", "market", "market_id", "city", "sitemap", "sitemaps", "domain", "start_urls", "urls", "url", "targets"];
+const NAMED_BY = ["name", "title", "keyword", "keywords", "city", "market", "market_id", "sitemap", "sitemaps", "domain", "start_urls", "urls", "url", "targets"];
 
 /** The job in a person's words, made of its parameters: "coffee shops · AZ". @param {{ pipeline: string, params: Record<string, any>, schedule?: string | null }} job */
 export function jobName(job) {
-  const params = job.params ?? {};
+  const given = job.params ?? {};
+  // A pipeline with several actions puts the parameters of the chosen one below its name: { action: "scrape", scrape: { city, … } }.
+  const params = typeof given.action === "string" && given[given.action] ? { ...given, ...given[given.action] } : given;
   /** @type {string[]} */
   const found = [];
   for (const name of NAMED_BY) {
@@ -57,7 +59,7 @@ function textOf(value) {
   if (typeof value === "string") return value.replace(/^https?:\/\/(www\.)?/, "").replace(/\/$/, "").slice(0, 60);
   if (typeof value === "number") return String(value);
   if (Array.isArray(value) && value.length) {
-    const first = textOf(typeof value[0] === "object" ? (value[0]?.url ?? value[0]?.name) : value[0]);
+    const first = textOf(typeof value[0] === "object" ? (value[0]?.url ?? value[0]?.target_url ?? value[0]?.name) : value[0]);
     return value.length > 1 ? `${first} and ${number(value.length - 1)} more` : first;
   }
   return "";

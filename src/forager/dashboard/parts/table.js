@@ -83,6 +83,7 @@ export function virtualTable({ path, query = () => ({}), columns, widths, empty,
   let busy = false;
   let visit = 0;
   let fresh = true;
+  let turns = 0;
   async function more() {
     if (busy) return;
     busy = true;
@@ -94,6 +95,7 @@ export function virtualTable({ path, query = () => ({}), columns, widths, empty,
       rows.value = fresh ? answer.data : [...rows.peek(), ...answer.data];
       fresh = false;
       problem.value = "";
+      if (cursor && rows.peek().length < POOL && ++turns < FILLED) setTimeout(() => mine === visit && more());
     } catch (error) {
       if (mine === visit) problem.value = error instanceof Error ? error.message : String(error);
     } finally {
@@ -107,6 +109,7 @@ export function virtualTable({ path, query = () => ({}), columns, widths, empty,
     busy = false;
     fresh = true; // the rows of before stay until the first page of the new ones is there
     cursor = null;
+    turns = 0;
     more();
   });
   onEnd(() => void visit++);

@@ -7,6 +7,7 @@ for a long one the task returns to the queue, where it occupies no slot and burn
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from forager.core.clock import TimeLimit
@@ -14,6 +15,7 @@ from forager.core.errors import (
     BrowserCrashed,
     CircuitOpen,
     Disallowed,
+    Permanent,
     ProxyFailed,
     RateLimited,
     Refused,
@@ -25,13 +27,19 @@ from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Away
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
-from forager.core.reading import InThread, Offload
+from forager.core.reading import LIMIT, InThread, Offload
+from forager.core.recording import Player, RecordedTask, Recorder
 from forager.core.rules import Robots
 from forager.core.secret import JobSecrets, Secret
 from forager.core.states import ErrorType, Reason
 from forager.core.storage import SCHEME, Blobs
 from forager.engine.lanes.lane import LaneRun
 from forager.engine.waits import AT_ONCE, BUSY, ELSEWHERE, LONGEST_TAIL, LONGEST_WAIT_INSIDE
+
+if TYPE_CHECKING:
+    from forager.core.tracing import AttemptTrace, Tracer
+
+T = TypeVar("T")
 
 # The secret of a job at the moment of sending, and what happens if it does not open.
 
@@ -163,6 +171,12 @@ class Resources:
     job_secrets: JobSecrets | None = None
     blobs: Blobs | None = None
     offload: Offload = field(default_factory=InThread)
+    recorder: Recorder | None = None
+    """Writes answers down; None: no job is recorded."""
+    player: Player | None = None
+    """Answers every request from a recording, in place of the network, the lanes and robots.txt."""
+    tracer: "Tracer | None" = None
+    """Collects traces; None: no time is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +206,14 @@ class LaneFetch:
         progress: Progress | None = None,
         job: int = 0,
         pipeline: str = "",
+        task: RecordedTask | None = None,
     ) -> None:
         self.around = around
         self.lane = lane
+        self._task = task
+        """Set while answers are recorded or replayed."""
+        self.trace: AttemptTrace | None = None
+        """Set while this attempt is traced."""
         self._job = job
         self._pipeline = pipeline
         self._ticket = lane.ticket()
@@ -212,6 +231,10 @@ class LaneFetch:
         """True if the lane has already been slowed down for the current 429."""
         self.limit: TimeLimit | None = None
         """The step's time-out. Waiting for a lane does not count."""
+        self.seconds_in_lane = 0.0
+        """Time that requests of this task have waited for their lanes, robots.txt included."""
+        self.seconds_fetching = 0.0
+        """Time between sending requests and having their answers."""
 
     async def __call__(self, request: Request) -> Response:
         if request.url.startswith(SCHEME):
@@ -225,7 +248,8 @@ class LaneFetch:
     @property
     def offload(self) -> Offload:
         """Runs a function in another process, for a page that is too heavy for this one."""
-        return self.around.resources.offload
+        offload = self.around.resources.offload
+        return offload if self.trace is None else _TracedOffload(offload, self.trace)
 
     async def _read(self, blob: str) -> Response:
         """Read a stored page. It needs no lane, so the planned slot in the lane is released."""
@@ -262,17 +286,43 @@ class LaneFetch:
 
     async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
         """Send a request through the lane of its URL, or through the task's own lane if that is an API's."""
+        if self._task is None:
+            return await self._sent(asked, robots=robots, first_look=first_look)
+        if (player := self.around.resources.player) is not None:
+            self.give_place_back()
+            return await player(self._task, asked)
+        recorder = self.around.resources.recorder
+        try:
+            response = await self._sent(asked, robots=robots, first_look=first_look)
+        except (Transient, Permanent, Disallowed) as error:
+            if recorder is not None:
+                await recorder.failed(self._task, asked, error)
+            raise
+        if recorder is not None:
+            await recorder.answered(self._task, asked, response)
+        return response
+
+    async def _sent(self, asked: Request, *, robots: bool, first_look: bool) -> Response:
         request, hops = self._resumed(asked)
         if request.auth is not None and request.auth.of_job:
             secret = await secret_of_job(self.around.resources.job_secrets, self._job, request.auth.name)
             request = replace(request, job_secret=secret)
+        asked_at = self.lane.monotonic()
         lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
         if robots and lane.policy.robots:
             await self.obey_robots(lane, request.url)
         way = _Way(self, lane, asked, hops, robots=robots)
         try:
-            proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
-            response = await self.around.resources.fetch(self._prepared(request, lane, way, proxy))
+            if (trace := self.trace) is not None:
+                response = await self._traced(trace, lane, way, request, asked_at if robots else None)
+            else:
+                proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
+                sent_at = self.lane.monotonic()
+                if robots:  # the request for robots.txt is a part of its page's wait
+                    self.seconds_in_lane += sent_at - asked_at
+                response = await self.around.resources.fetch(self._prepared(request, lane, way, proxy))
+                if robots:
+                    self.seconds_fetching += self.lane.monotonic() - sent_at
             way.left()  # the upstream has answered, so it received the request
             way.answered(response, first_look=first_look)
             return response
@@ -281,6 +331,30 @@ class LaneFetch:
             raise
         finally:
             way.close()
+
+    async def _traced(
+        self, trace: "AttemptTrace", lane: LaneRun, way: "_Way", request: Request, asked_at: float | None
+    ) -> Response:
+        """Enter the lane and send the request, and note how long each took. `asked_at`: None for robots.txt, which is
+        a part of its page's wait."""
+        began = trace.now()
+        try:
+            proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
+        finally:
+            trace.add("wait", began, **{"forager.reason": "lane", "forager.lane": lane.name})
+        sent_at = self.lane.monotonic()
+        if asked_at is not None:
+            self.seconds_in_lane += sent_at - asked_at
+        began, status = trace.now(), 0
+        try:
+            response = await self.around.resources.fetch(self._prepared(request, lane, way, proxy))
+            status = response.status
+        finally:
+            told = {"server.address": _host(request.url), "http.request.method": request.method}
+            trace.add("fetch", began, **told, **({"http.response.status_code": status} if status else {}))
+        if asked_at is not None:
+            self.seconds_fetching += self.lane.monotonic() - sent_at
+        return response
 
     def _resumed(self, request: Request) -> tuple[Request, int]:
         """Continue a redirect chain where an earlier attempt stopped."""
@@ -369,6 +443,22 @@ class LaneFetch:
             raise MustSnooze(wait, why, in_vain=True, reason=Reason.CIRCUIT_OPEN, error_type=ErrorType.BLOCKED)
 
 
+class _TracedOffload:
+    """Readers that note how long each page took."""
+
+    def __init__(self, offload: Offload, trace: "AttemptTrace") -> None:
+        self._offload = offload
+        self._trace = trace
+
+    async def __call__(self, work: Callable[..., T], page: bytes, /, *args: Any, limit: float = LIMIT) -> T:
+        began = self._trace.now()
+        try:
+            return await self._offload(work, page, *args, limit=limit)
+        finally:
+            told = {"code.function.name": getattr(work, "__name__", "read"), "forager.bytes": len(page)}
+            self._trace.add("read", began, **told)
+
+
 class _Way:
     """One request and its redirects. Each hop counts in its own lane, and each lane is informed of the result."""
 
@@ -455,6 +545,8 @@ class _Way:
         if self._proxy is not None and proxies is not None:
             proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
         lane.counts.requests += 1
+        lane.counts.bytes += len(response.body)
+        lane.counts.answered_at.append(lane.monotonic())
         if status == 429:
             lane.counts.rate_limited += 1
         told = response.retry_after() if status in (429, 503) else None

@@ -15,6 +15,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -151,6 +152,12 @@ WORTH_TELLING = 1.0
 """A shorter wait for the next request is not stored."""
 
 
+def _wake(waiting: asyncio.Event, pause: "asyncio.Task[None]") -> None:
+    """Wake a waiter when its pause is over. A cancelled pause must not: the waiter would wait again at once."""
+    if not pause.cancelled():
+        waiting.set()
+
+
 @dataclass(slots=True, order=True)
 class _Waiter:
     """A request in the line of a lane."""
@@ -244,6 +251,10 @@ class LaneRun:
                 return room if self._fail_fast else 0  # some tasks are to fail at once instead of waiting
             return max(0, min(room, self.breaker.admits(now) - self.in_flight))
         return self._limiter.available(now, horizon, room)
+
+    def monotonic(self) -> float:
+        """Return the time of the clock that all waits of this lane are measured with."""
+        return self._clock.monotonic()
 
     def room(self, free: int) -> int:
         """Return how many more tasks may be in flight, regardless of the rate."""
@@ -361,7 +372,7 @@ class LaneRun:
                     self._send_back(ticket, now + wait - longest)
                     return wait
                 pause = asyncio.create_task(self._clock.sleep(wait))
-                pause.add_done_callback(lambda _: waiter.changed.set())
+                pause.add_done_callback(partial(_wake, waiter.changed))
                 try:
                     await waiter.changed.wait()
                 finally:

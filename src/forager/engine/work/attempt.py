@@ -76,6 +76,14 @@ def time_attempt(settlement: Settlement, step: Step | None, clock: Clock, began:
     return took
 
 
+def step_times(fetch: LaneFetch, took: float) -> dict[str, int]:
+    """Return what an attempt spent its time on, as facts: waiting for lanes, fetching, and its own work, mostly
+    parsing. Times below a millisecond are left out, since every task of a job stores them."""
+    waited, fetched = fetch.seconds_in_lane, fetch.seconds_fetching
+    times = {"lane_ms": waited, "fetch_ms": fetched, "parse_ms": took - waited - fetched}
+    return {name: round(seconds * 1000) for name, seconds in times.items() if seconds >= 0.0005}
+
+
 # Decides when a worker leases suspects (tasks that were in flight when a worker died), and watches the one that runs
 # alone.
 #

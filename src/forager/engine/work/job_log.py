@@ -192,7 +192,8 @@ class JobLog:
                 await self._log_job(each, jobs.get(each.job))
             else:
                 settlement, line = each
-                getattr(log, line.level)(line.event, **self._ids(settlement, jobs), **line.fields)
+                # A line may name the request itself: a delivery belongs to a standing job, which no request submitted.
+                getattr(log, line.level)(line.event, **{**self._ids(settlement, jobs), **line.fields})
 
     def _ids(self, settlement: Settlement, jobs: Mapping[int, Row]) -> dict[str, Any]:
         lease = settlement.lease
@@ -252,8 +253,11 @@ class JobLog:
         if "state" not in job:  # its row could not be read again: it was removed, or the store is closing
             log.info("job_ended", **ids)
             return
+        if job["finished_at"] is None:  # a retry has reopened it meanwhile: the counts of its end are gone
+            log.info("job_ended", **ids, retried=True)
+            return
         level = {"completed": log.info, "cancelled": log.info, "failed": log.error}.get(job["state"], log.warning)
-        seconds = ((job["finished_at"] or 0) - (job["started_at"] or job["finished_at"] or 0)) / 1000
+        seconds = (job["finished_at"] - (job["started_at"] or job["finished_at"])) / 1000
         level(
             "job_ended",
             **ids,

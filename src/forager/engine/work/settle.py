@@ -17,11 +17,12 @@ from forager.core.clock import Clock
 from forager.core.errors import Evidence, StoreFull, StoreUnavailable
 from forager.core.ledger import Lease, LeaseBatch, LedgerQueue, Session, Settlement, Want
 from forager.core.pipeline import Step, StepTable
+from forager.core.recording import RecordedTask
 from forager.core.states import ErrorType, Reason, TaskState
 from forager.engine.lanes.fetch import LaneFetch, Memo, Surroundings
 from forager.engine.lanes.lane import LaneRun
 from forager.engine.lanes.ownership import OwnedLanes
-from forager.engine.work.attempt import WatchedFetch, attempt, capped, given_up, time_attempt
+from forager.engine.work.attempt import WatchedFetch, attempt, capped, given_up, step_times, time_attempt
 from forager.engine.work.stats import WorkStats
 
 log = structlog.get_logger("forager.engine")
@@ -237,6 +238,13 @@ class InFlight:
             await asyncio.wait(running)
         self.finished.clear()
 
+    def _taped(self, lease: Lease, pipeline: str) -> RecordedTask | None:
+        """Return the name of a task whose answers are recorded or replayed; None for any other."""
+        parts = self._around.resources
+        if parts.player is None and (parts.recorder is None or not parts.recorder.takes(pipeline)):
+            return None
+        return RecordedTask(lease.job_id, lease.kind, lease.key, lease.claim)
+
     def _begin(self, lease: Lease, lane: LaneRun, pipeline: str) -> None:
         is_planned = lane.start(lease.price)
         self._stats.started += 1
@@ -263,11 +271,16 @@ class InFlight:
             progress=self._memo.take(lease.task_id),
             job=lease.job_id,
             pipeline=pipeline,
+            task=self._taped(lease, pipeline),
         )
+        if (tracer := self._around.resources.tracer) is not None:
+            fetch.trace = tracer.begin(lease, pipeline)
         try:
             settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
         except asyncio.CancelledError:
             settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
+        if fetch.trace is not None:
+            fetch.trace.ended = fetch.trace.now()
         self._outages.seen(settlement, step, lane)
         fetch.give_place_back()
         if not settlement.burned and (settlement.state is TaskState.WAITING or settlement.reason == Reason.RATE):
@@ -275,7 +288,10 @@ class InFlight:
         if fetch.proxy is not None:
             settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}
         lane.end(lease.price, settlement.cost)
-        self._stats.took.append(time_attempt(settlement, step, self._clock, began))
+        took = time_attempt(settlement, step, self._clock, began)
+        self._stats.took.append(took)
+        if fetch.seconds_fetching:
+            settlement.facts = {**(settlement.facts or {}), **step_times(fetch, took)}
         me = asyncio.current_task()
         if me in self.running:
             del self.running[me]

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from forager.core.ledger import Settlement
 from forager.core.states import Reason, TaskState
@@ -14,6 +15,7 @@ _OWN = frozenset(Reason)
 MOST_LANES = 100
 """Lanes that are counted by name. A crawler meets any number of sites, and a monitor must not: the rest is `other`."""
 OTHER = "other"
+RECENT, RECENT_SECONDS = 256, 30.0
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds in seconds of the classes in which durations are counted."""
 
@@ -25,6 +27,17 @@ class LaneCounts:
     requests: int = 0
     rate_limited: int = 0
     """Answers with status 429."""
+    bytes: int = 0
+    """Size of all answers."""
+    answered_at: deque[float] = field(default_factory=partial(deque, maxlen=RECENT))
+    """Monotonic times of the newest answers."""
+
+    def per_second(self, now: float) -> float:
+        """Return the requests per second of the last half minute, or of the newest answers if these are more."""
+        times = [at for at in self.answered_at if now - at <= RECENT_SECONDS]
+        if not times:
+            return 0.0
+        return len(times) / (RECENT_SECONDS if len(times) < RECENT else max(now - times[0], 0.001))
 
 
 class LaneTally:

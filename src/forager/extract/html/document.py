@@ -2,10 +2,10 @@
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -14,6 +14,8 @@ from w3lib.encoding import html_to_unicode
 from forager.core.reading import care
 from forager.extract.html.limits import LONG_TAG, MOST_CHARACTERS, bounded, end_of_tag, within_size
 from forager.extract.text.strings import one_line
+
+T = TypeVar("T")
 
 # The beginning of a page's tree, if that is enough to read its markup. Pure.
 #
@@ -162,9 +164,8 @@ _UNSEEN = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNOR
 _MAY_HIDE = re.compile(r"hidden|display\s*+:\s*+none", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class VisibleLine:
-    """Visible text between two line breaks."""
+class VisibleLine(NamedTuple):
+    """Visible text between two line breaks. A tuple, because a page has thousands of them."""
 
     text: str
     tag: str
@@ -220,6 +221,14 @@ class Document:
         self.source = decoded(html) if isinstance(html, bytes) else html.encode("utf-8", "replace").decode("utf-8")
         self.url = url
         self._markup_first = markup_first
+        self._results: dict[Callable[[Document], Any], Any] = {}
+
+    def once(self, read: Callable[["Document"], T]) -> T:
+        """Return what `read` finds in this page, worked out at the first call: several rules need the same facts."""
+        if read not in self._results:
+            self._results[read] = read(self)
+        found: T = self._results[read]
+        return found
 
     @cached_property
     def bounded(self) -> str:
@@ -371,11 +380,11 @@ class Document:
     @cached_property
     def lines(self) -> tuple[VisibleLine, ...]:
         body = self.tree.body
-        lines = tuple(_Reader(_unseen_places(self.tree)).read(body)) if body else ()
+        lines = tuple(_Reader(_unseen_places(self.tree), _pressed_places(self.tree)).read(body)) if body else ()
         inside = sum(len(line.text) for line in lines if line.area == "form")
         if inside <= FORM_SHARE * sum(len(line.text) for line in lines):
             return lines
-        return tuple(replace(line, area="") if line.area == "form" else line for line in lines)
+        return tuple(line._replace(area="") if line.area == "form" else line for line in lines)
 
     @staticmethod
     def lines_in(node: LexborNode) -> tuple[VisibleLine, ...]:
@@ -412,78 +421,86 @@ def _decoded_whole(url: str) -> str:
 class _Reader:
     """Walks the tree once, without recursion: a page decides how deep it is."""
 
-    def __init__(self, unseen: frozenset[int] | None = None) -> None:
+    def __init__(self, unseen: frozenset[int] | None = None, pressed: frozenset[int] | None = None) -> None:
         self.unseen = unseen
         """Hidden elements of the page by `mem_id`; None: each element is looked at."""
-        self.words: list[str] = []
-        self.bold: list[bool] = []
-        self.count = 0
+        self.pressed = pressed
+        """Links of the page that run a script, by `mem_id`; None: each link is looked at."""
 
-    def read(self, body: LexborNode) -> Iterator[VisibleLine]:
+    def read(self, body: LexborNode) -> list[VisibleLine]:
+        """Return the lines of an element, in page order.
+
+        This loop visits every node of a page, so it is written for speed: a property of a node is read once, and
+        nothing is called that the node at hand does not need.
+        """
+        lines: list[VisibleLine] = []
+        words: list[str] = []
+        # None while the line has no words; True while all of them are set apart.
+        all_bold: bool | None = None
         stack: list[tuple[LexborNode | None, str, str, bool]] = [(body.child, "body", "", False)]
-        unseen = self.unseen
-        while stack and self.count < MOST_LINES:
-            node, tag, area, bold = stack.pop()
-            if node is None:
-                if self.words:  # most elements begin or end without any: this saves their generators
-                    yield from self._line(tag, area)
-                continue
-            name = node.tag or "-"
-            if name == "-text":
-                self._say(node.text_content or "", bold)
+        pop, push = stack.pop, stack.append
+        unseen, pressed = self.unseen, self.pressed
+
+        while stack:
+            node, tag, area, bold = pop()
+            # A line ends at the end of a block (no node), at a <br>, and before a block or a control begins.
+            name = "" if node is None else node.tag or "-"
+            while name == "-text" and node is not None:
+                text = node.text_content or ""
+                if not text.isspace():
+                    words.append(text)
+                    all_bold = bold if all_bold is None else all_bold and bold
+                elif words:  # a line does not begin with blanks
+                    words.append(text)
+                node = node.next
+                name = "-" if node is None else node.tag or "-"
+            if node is not None:
                 if (following := node.next) is not None:
-                    stack.append((following, tag, area, bold))
+                    push((following, tag, area, bold))
+                if name in _HIDDEN or name[0] in "_!-":
+                    continue
+                if name != "br" and (_is_unseen(node) if unseen is None else node.mem_id in unseen):
+                    continue
+                is_control = name == "button" or (
+                    name == "a" and (_runs_script(node) if pressed is None else node.mem_id in pressed)
+                )
+                if name in _INLINE and not is_control:
+                    if words and words[-1][-1:].isdigit() and _is_cents(node, name):
+                        words.append(".")
+                    if (child := node.child) is not None:
+                        push((child, tag, area, bold or name in ("b", "strong")))
+                    if name == "img":
+                        words.append(" ")
+                    continue
+            elif name == "-":  # the last sibling was a text: the block around it ends with its own entry
                 continue
-            if (following := node.next) is not None:
-                stack.append((following, tag, area, bold))
-            if name == "br":
-                if self.words:
-                    yield from self._line(tag, area)
-            elif name in _HIDDEN or name[0] in "_!-" or (_is_unseen(node) if unseen is None else node.mem_id in unseen):
+            if words:
+                text = " ".join("".join(words).split())
+                if text:
+                    lines.append(VisibleLine(text, tag, area, bool(all_bold)))
+                    if len(lines) >= MOST_LINES:
+                        return lines
+                words.clear()
+                all_bold = None
+            if node is None or name == "br":
                 continue
-            elif _is_control(node, name):
-                if self.words:
-                    yield from self._line(tag, area)
-                stack.append((None, "button", area, False))
-                if node.child:
-                    stack.append((node.child, "button", area, False))
-            elif name in _INLINE:
-                if self.words and self.words[-1][-1:].isdigit() and _is_cents(node, name):
-                    self.words.append(".")
-                if node.child:
-                    stack.append((node.child, tag, area, bold or name in ("b", "strong")))
-                self.words.append(" ") if name == "img" else None
+            if is_control:
+                push((None, "button", area, False))
+                if (child := node.child) is not None:
+                    push((child, "button", area, False))
             else:
-                if self.words:
-                    yield from self._line(tag, area)
                 inner = name if name in _AREAS else area
-                stack.append((None, name, inner, False))
-                if node.child:
-                    stack.append((node.child, name, inner, bold or name == "th"))
-        if self.words:
-            yield from self._line("body", "")
-
-    def _say(self, words: str, bold: bool) -> None:
-        if not words.isspace():
-            self.words.append(words)
-            self.bold.append(bold)
-        elif self.words:  # a line does not begin with blanks
-            self.words.append(words)
-
-    def _line(self, tag: str, area: str) -> Iterator[VisibleLine]:
-        text = " ".join("".join(self.words).split())
-        bold = bool(self.bold) and all(self.bold)
-        self.words, self.bold = [], []
-        if text:
-            self.count += 1
-            yield VisibleLine(text, tag, area, bold)
+                push((None, name, inner, False))
+                if (child := node.child) is not None:
+                    push((child, name, inner, bold or name == "th"))
+        if words and (text := " ".join("".join(words).split())):
+            lines.append(VisibleLine(text, "body", "", bool(all_bold)))
+        return lines
 
 
-def _is_control(node: LexborNode, name: str) -> bool:
-    """Return whether an element is a control, whose words do not belong to the line around it."""
-    if name == "button":
-        return True
-    return name == "a" and (node.attributes.get("href") or "").lstrip()[:11].lower() == "javascript:"
+def _runs_script(link: LexborNode) -> bool:
+    """Return whether a link is a control, whose words do not belong to the line around it."""
+    return (link.attributes.get("href") or "").lstrip()[:11].lower() == "javascript:"
 
 
 def _is_cents(node: LexborNode, name: str) -> bool:
@@ -511,6 +528,11 @@ def _unseen_in(body: LexborNode | None) -> Iterator[LexborNode]:
 def _unseen_places(tree: LexborHTMLParser) -> frozenset[int]:
     """Return the hidden elements of a page by `mem_id`: one search, instead of the attributes of every element."""
     return frozenset(node.mem_id for node in tree.css(_MAYBE_UNSEEN) if _is_unseen(node))
+
+
+def _pressed_places(tree: LexborHTMLParser) -> frozenset[int]:
+    """Return the links of a page that run a script, by `mem_id`."""
+    return frozenset(node.mem_id for node in tree.css("a[href*='javascript:' i]") if _runs_script(node))
 
 
 def _is_unseen(node: LexborNode) -> bool:

@@ -79,7 +79,7 @@ _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 
 
 class PageHints(NamedTuple):
-    """What a page declares about itself outside of its visible text, as numbers."""
+    """Declarations of a page outside of its visible text, as numbers."""
 
     article: float = 0.0
     product: float = 0.0
@@ -261,7 +261,7 @@ def groups_of(names: str) -> int:
 
 
 class _Around(NamedTuple):
-    """What surrounds the units of one element, handed down from its ancestors."""
+    """The surroundings of the units of one element, inherited from its ancestors."""
 
     areas: int
     groups: int

@@ -8,7 +8,7 @@ text of a page is chosen by its kind. The order of the decision is part of it:
 2. Equal blocks, each with a link and a price, are a collection; unless the page also has one price of its own beside
    the one control to buy it, because most product pages recommend others below.
 3. Without markup a product needs that control and that price.
-4. The rest is told apart by programs, addresses, elements and the share of prose.
+4. Other kinds are recognised by software, address, elements and the share of prose.
 """
 
 import re
@@ -66,13 +66,13 @@ VETO = (
     | DISCUSSIONS
     | frozenset(("FAQPage", "JobPosting", "Course", "Event", "VideoObject", "Service"))
 )
-"""Types that a page declares of itself and that no product page without product markup has."""
+"""Declared types that rule out a product on a page without product markup."""
 MOST_LONE_PRICES, MOST_BUY = 12, 6
 """Prices and controls outside of repeated blocks, above which no single product is on offer."""
 FEW_PRICES = 3
 """Prices that one product has: the price, what it was, what is saved."""
 LONG, SOME_PROSE = 2_500, 900
-"""Characters in sentences: of an article, and of a page that has some text at all."""
+"""Characters in sentences: of an article, and of a page with some text."""
 MANY_CARDS = 12
 """Repeated blocks above the price that are the page itself, not a strip of recommendations."""
 MOST_LINES = 250
@@ -127,11 +127,21 @@ def _product(signs: PageSigns) -> PageKind | None:
         if _is_list_of_marked(signs, in_product_path, in_list_path):
             return None
         return PageKind("product", (f"markup:Product ({offered or 'meta tags'})",), 0.85)
+    if _is_presented(signs):
+        return PageKind("product", ("markup:Product under the page's own name",), 0.7)
     if (in_list_path and not all(signs.buy_controls)) or signs.declared & (
         VETO if not in_product_path else VETO - {"FAQPage"}
     ):
         return None
     return _unmarked_product(signs, in_product_path=in_product_path)
+
+
+def _is_presented(signs: PageSigns) -> bool:
+    """Return whether the page presents one product without an offer, as makers do: the only product in its markup has
+    the page's own name, and nothing declares the page to be something else."""
+    if len(signs.products) != 1 or not signs.is_named or signs.path in ("", "/") or signs.cards.count:
+        return False
+    return not signs.declared & (VETO | LISTS | HOMES) and signs.og_type != "article" and bool(signs.lone_prices)
 
 
 def _is_list_of_marked(signs: PageSigns, in_product_path: bool, in_list_path: bool) -> bool:
@@ -160,7 +170,7 @@ def _unmarked_product(signs: PageSigns, *, in_product_path: bool) -> PageKind | 
     if signs.path in ("", "/") and (alone != 1 or lone > FEW_PRICES or cards.count):
         return None  # a shop's front page shows several things
     if not alone:
-        return _product_without_control(signs, lone)
+        return _product_without_control(signs, lone, every)
     are_many = every > 2 * alone or cards.count >= MANY_CARDS
     is_list = (signs.is_sorted and every > 2 * alone) or (cards.before and (signs.is_sorted or are_many))
     if is_list or alone > MOST_BUY or not 0 < lone <= 2 * MOST_LONE_PRICES or signs.prose > 8 * LONG:
@@ -168,11 +178,13 @@ def _unmarked_product(signs: PageSigns, *, in_product_path: bool) -> PageKind | 
     return PageKind("product", evidence, 0.7)
 
 
-def _product_without_control(signs: PageSigns, lone: int) -> PageKind | None:
+def _product_without_control(signs: PageSigns, lone: int, every: int) -> PageKind | None:
     """A page of a shop that sells by telephone or form, or whose button is a picture: few prices, none of them in a
     list above them, and the labels of a product's facts, or little else on the page."""
     if not 0 < lone <= 2 * FEW_PRICES or signs.is_sorted or signs.cards.before or signs.declared & FIRMS:
         return None
+    if 0 < every <= FEW_PRICES and not signs.cards.count:
+        return PageKind("product", (f"{every} controls to buy", f"{lone} prices outside of repeated blocks"), 0.6)
     has_little = signs.prose <= LONG and not signs.cards.count and len(signs.lines) <= MOST_LINES
     if (signs.has_facts and signs.prose <= 2 * LONG) or (has_little and signs.has_buy_words):
         return PageKind("product", ("labelled facts of a product", f"{lone} prices outside of repeated blocks"), 0.6)

@@ -19,7 +19,7 @@ from forager.extract.text.strings import one_line
 
 _DATA, _PRODUCTS = table("page_kinds"), table("products")
 
-BUY = any_of((*spoken("buy"), *(rf"\b(?:{words})\b" for words in _PRODUCTS["buy"])))
+BUY = any_of((*spoken("buy"), rf"\b(?:{'|'.join(_PRODUCTS['buy'])})\b"))
 """Words of a control that puts a product into a cart."""
 APPLY = any_of(spoken("apply"))
 EMPLOYMENT = any_of(spoken("employment"))
@@ -112,8 +112,10 @@ class PageSigns:
         named = [offer for thing, offer in offers if offer and _is_shown(thing, shown)]
         if named:
             return "one" if "one" in named else "range"
-        top = min((thing.depth for thing in self.products), default=0)
-        return "unnamed" if [bool(offer) for thing, offer in offers if thing.depth == top] == [True] else None
+        # A product without a name and an offer is the template's: it says nothing about the page.
+        full = [(thing.depth, offer) for thing, offer in offers if offer or thing.text("name")]
+        top = min((depth for depth, _ in full), default=0)
+        return "unnamed" if [bool(offer) for depth, offer in full if depth == top] == [True] else None
 
     @cached_property
     def is_named(self) -> bool:
@@ -157,7 +159,9 @@ class PageSigns:
     def is_sorted(self) -> bool:
         """True if the page has the control that sorts a list, or counts what it lists."""
         short = [line.text for line in self.document.shown if len(line.text) <= 60]
-        return any(_SORTED.match(text) for text in short) or any(_COUNTED.search(text) for text in short)
+        return any(_SORTED.match(text) for text in short) or any(
+            _DIGIT.search(text) and _COUNTED.search(text) for text in short
+        )
 
     @cached_property
     def has_facts(self) -> bool:

@@ -235,7 +235,12 @@ class Thing(NamedTuple):
 
 
 def things(document: Document) -> tuple[Thing, ...]:
-    """All of them, outer before inner, JSON-LD before the rest."""
+    """Return all things, outer before inner, JSON-LD before the rest. They are read once and shared between rules, so a
+    caller must not change them."""
+    return document.once(_things)
+
+
+def _things(document: Document) -> tuple[Thing, ...]:
     marks = document.marks
     collected = _flattened("json-ld", list(_json_ld(document)))
     if marks.microdata:

@@ -1,6 +1,6 @@
 """The visible elements of a page as a light tree of our own, without what the page hides. Pure.
 
-The parser's nodes are asked once, in one walk without recursion; everything after that (finding the main content,
+The parser's nodes are read once, in one walk without recursion; everything after that (finding the main content,
 writing Markdown) reads plain Python objects of limited depth. The walk never changes the parser's tree, so that other
 readers of the same page may use it.
 """

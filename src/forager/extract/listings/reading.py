@@ -98,7 +98,7 @@ _SIGNED = re.compile(
 _FORM_CLASS = re.compile(r"form|contact|request|message|mail", re.IGNORECASE)
 """Elements for the input of an address or a message."""
 _NEVER = frozenset(("article", "documentation", "forum", "posting", "postings"))
-"""Kinds of pages that are of no home, whatever they tell about streets and rents."""
+"""Kinds of pages that never describe a home, even if they contain streets and rents."""
 _PRICES = ("price", "minPrice", "lowPrice")
 
 

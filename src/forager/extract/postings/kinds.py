@@ -89,17 +89,19 @@ def kind_of(document: Document, title: str | None, *, has_details: bool) -> Page
 
 def is_posting(document: Document, title: str | None, found: Collection[str]) -> bool:
     """Return whether a page without markup may be the page of a job: it has two of a control to apply, an employer, a
-    place and words of employment; one is enough if the title names the person sought or the address a job; three,
-    the control included, are needed if it looks like a page of another kind."""
+    place and words of employment, and the text mentions four matters of postings; one sign is enough if the title names
+    the person sought or the address a job. A page that looks like one of another kind needs the control, and more."""
     can_apply = PageSigns(document).has_apply_control
     found_names = ("company_name" in found) + ("location" in found or "salary_range" in found)
     signs = found_names + can_apply + bool(EMPLOYMENT.search(document.text))
     kind = page_kind(document).kind
-    if kind in _NEVER:
-        return can_apply and (signs > ENOUGH_SIGNS or speaks_of_a_job(document.text, least=LEAST_MATTERS + 1))
     hints = has_role(title or "") or _JOB_PATH.search(urlsplit(document.url).path) is not None
-    if signs >= (1 if hints or _is_foreign(document) else ENOUGH_SIGNS):
-        return True
+    if kind in _NEVER:
+        is_clear = signs > ENOUGH_SIGNS or speaks_of_a_job(document.text, least=LEAST_MATTERS + 1)
+        return can_apply and is_clear
+    if hints or _is_foreign(document):
+        return signs >= 1 or speaks_of_a_job(document.text, least=LEAST_MATTERS)
+    # Firms and schools have a control to apply as well, and words of employment in their menus.
     return kind != "company" and speaks_of_a_job(document.text, least=LEAST_MATTERS)
 
 

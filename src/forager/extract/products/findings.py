@@ -90,7 +90,7 @@ def _isbn13(isbn10: str) -> str:
     return f"{body}{-total % 10}"
 
 
-Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "heuristic", "sign"]
+Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "learnt", "script", "heuristic", "sign"]
 ImageKind = Literal["primary", "gallery", "thumbnail"]
 CONFIDENCE: Mapping[Source, float] = {
     "json-ld": 0.95,
@@ -98,11 +98,17 @@ CONFIDENCE: Mapping[Source, float] = {
     "opengraph": 0.8,
     "meta": 0.7,
     "selector": 0.7,
+    "learnt": 0.6,
+    "script": 0.6,
     "heuristic": 0.4,
     "sign": 0.3,
 }
-"""`sign`: a currency by a sign that several countries share; a currency that an operator set for the shop beats it."""
+"""`learnt`: by a path that the site's other pages have taught, whose score decides (`wrappers.py`). `script`: an object
+with the product's name in a script of the page. `sign`: a currency by a sign that several countries share; a currency
+that an operator set for the shop beats it."""
 SUREST = 0.99
+UNSEEN = 0.9
+"""Factor on the confidence of a value of the markup that the page does not show."""
 COMPARED = frozenset(("price", "currency", "availability", "rating", "review_count", "gtin"))
 """Fields whose values are the same or not. Names and texts of two sources differ without being wrong."""
 HIGHEST_PRICE = Decimal("99999999.99")
@@ -229,6 +235,15 @@ class ProductFindings:
         self.values.pop("currency", None)
         if offered.currency:
             self.values["currency"] = Value(offered.currency, offered.source, sure)
+
+    def doubt(self, name: str, shown: Any = None) -> None:
+        """Lower the confidence of a value that the page does not show. If it shows another one, that one holds."""
+        held = self.values[name]
+        if shown is None:
+            self.values[name] = Value(held.value, held.source, held.confidence * UNSEEN)
+        elif shown != held.value:
+            self.others.setdefault(name, []).append(held)
+            self.values[name] = Value(shown, "heuristic", CONFIDENCE["selector"])
 
     def add_image(self, url: str | None, alt: str | None = None, kind: str = "gallery") -> None:
         if url is None or not url.startswith(("http://", "https://")) or len(url) > 2_048:

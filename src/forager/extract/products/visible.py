@@ -6,6 +6,7 @@ headline, is not taken for the page of a product.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise, zip_longest
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from selectolax.lexbor import LexborNode
 
 from forager.extract.html.document import Document, VisibleLine
 from forager.extract.products.findings import ProductFindings
-from forager.extract.products.visible_price import read_price
+from forager.extract.products.visible_price import read_discounted, read_price
 from forager.extract.tables import any_of, spoken, table
 from forager.extract.text.prices import availability_of
 from forager.extract.text.strings import one_line
@@ -129,6 +130,9 @@ def _words(text: str | None) -> Iterator[str]:
 BUY = any_of(_DATA["buy"], r"\b(?:{})\b")
 _PRESSED = "input[type=submit], input[type=image], input[type=button], button, a, img"
 MOST_PRESSED = 3_000
+LONGEST_BUTTON = 60
+_NAMES = ("value", "alt", "title", "aria-label")
+"""Attributes with the words of a control."""
 MOST_BUTTONS = 4
 """A page with more buttons to buy is a list of products."""
 MOST_PRICES = 3
@@ -149,8 +153,7 @@ _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 def is_in_stock(document: Document) -> bool:
     """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
     have."""
-    buttons = (node for node in document.tree.css(_PRESSED)[:MOST_PRESSED] if _is_button(node))
-    first = next(buttons, None)
+    first = next(iter(_buttons(document)), None)
     if first is None or "disabled" in first.attributes or "disabled" in (first.attributes.get("class") or ""):
         return False
     return not _LATER.search(f"{first.attributes.get('value') or ''} {first.text()}")
@@ -161,7 +164,7 @@ def can_be_bought(document: Document, *, known: bool) -> bool:
 
     `known`: markup already has a product, so no button is needed.
     """
-    buttons = sum(_is_button(node) for node in document.tree.css(_PRESSED)[:MOST_PRESSED])
+    buttons = len(_buttons(document))
     if buttons > MOST_BUTTONS and not _has_others_below(document):
         return False
     if known:
@@ -213,12 +216,31 @@ def _has_one_price(document: Document) -> bool:
     return len(bare) == 1 or len(told) == 1
 
 
+def _buttons(document: Document) -> list[LexborNode]:
+    """Return the controls to buy something, in page order."""
+    return document.once(_find_buttons)
+
+
+def _find_buttons(document: Document) -> list[LexborNode]:
+    return [node for node in document.tree.css(_PRESSED)[:MOST_PRESSED] if _is_button(node)]
+
+
 def _is_button(node: LexborNode) -> bool:
     attributes = node.attributes
-    texts = [attributes.get(name) for name in ("value", "alt", "title", "aria-label")]
-    if node.tag in ("button", "a"):
-        texts.append(node.text(separator=" "))
-    return any(text and len(text) <= 60 and BUY.search(text) for text in texts)
+    for name in _NAMES:
+        if (text := attributes.get(name)) and len(text) <= LONGEST_BUTTON and _invites_to_buy(text):
+            return True
+    if node.tag not in ("button", "a"):
+        return False
+    text = node.text(separator=" ")
+    return 0 < len(text) <= LONGEST_BUTTON and _invites_to_buy(text)
+
+
+@lru_cache(maxsize=16_384)
+def _invites_to_buy(text: str) -> bool:
+    """Return whether the words of a control are those of buying. A page repeats its controls, and the pages of a site
+    their menus: results are kept."""
+    return BUY.search(text) is not None
 
 
 # The article number of a product where no markup has it. Pure.
@@ -229,6 +251,9 @@ _LABEL = r"(?:{})\s*[:#]".replace("{}", "|".join((*_DATA["code_labels"], *spoken
 _INLINE = re.compile(rf"{_LABEL}\s*([\w][\w./-]{{2,29}})", re.IGNORECASE)
 """`Item #: AB-123` in one line."""
 _ALONE = re.compile(_LABEL, re.IGNORECASE)
+_ANY_LABEL = re.compile(r"[^\W\d][\w .]{1,30}[:#]\s*")
+_UNSHOWN = frozenset(("script", "style", "template", "input", "meta"))
+MOST_PLACES, A_TEXT = 20, 200
 _NUMBERED = re.compile(r"(?:^|[/_.-])p?(\d{5,16})(?:\.\w{2,5})?/?$")
 """The number at the end of an address: `/itm/143863282131`, `/lamp-1236291.html`."""
 
@@ -261,17 +286,76 @@ def _attributed(document: Document) -> set[str]:
     return {value for value in values if _CODE.fullmatch(value)}
 
 
+_CODED = re.compile(
+    r"(?:\b|_|-)(?:sku|(?:product|prod|prd|item|article|artikel|style)[-_]?(?:code|number|no|num|nr|id|sku|ref|reference))"
+    r"(?:\b|_|-)",
+    re.IGNORECASE,
+)
+"""Names of elements that show the article number."""
+_CODED_NODES = "[class*=sku i], [id*=sku i], [class*='-code'], [class*='-ref'], [data-qa-qualifier*=ref]"
+"""Elements that may be called so. Few, because each costs a twentieth of parsing the page."""
+_CODED_ATTRIBUTES = ("class", "id", "data-qa-qualifier")
+LONGEST_CODE = 60
+
+
 def _called(document: Document) -> set[str]:
-    texts = (one_line(node.text()) for node in document.tree.css(".sku, #sku")[:20])
-    return {text for text in texts if _CODE.fullmatch(text)}
+    """The codes that elements show which are called so: `<p class="prd-code">Product code: 141677</p>`."""
+    found = set()
+    for node in document.tree.css(_CODED_NODES)[:MOST_PRESSED]:
+        attributes = node.attributes
+        if not any((called := attributes.get(name)) and _CODED.search(called) for name in _CODED_ATTRIBUTES):
+            continue
+        text = one_line(node.text())
+        if len(text) > LONGEST_CODE or node.tag in _UNSHOWN:
+            continue
+        label = _ALONE.match(text) or _ANY_LABEL.match(text)
+        code = text[label.end() :].strip() if label else text
+        if _CODE.fullmatch(code):
+            found.add(code)
+    return found
+
+
+def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
+    """Let the article number that the page shows hold before one of the markup that it does not show: that one is
+    often the number of a row in the shop's database. Without another one, it loses confidence."""
+    held = findings.values.get("sku")
+    if held is None or held.source in ("heuristic", "script") or is_shown(document, str(held.value)):
+        return
+    codes = _called(document) or (_labelled(document) if "lines" in vars(document) else set())
+    findings.doubt("sku", codes.pop() if len(codes) == 1 else None)
+
+
+def doubt_unseen_brand(document: Document, findings: ProductFindings) -> None:
+    """Lower the confidence of a brand of the markup that the page shows nowhere: some shops give their own name."""
+    held = findings.values.get("brand")
+    if held is not None and held.source not in ("heuristic", "script") and not is_shown(document, str(held.value)):
+        findings.doubt("brand")
+
+
+def is_shown(document: Document, text: str) -> bool:
+    """Return whether a text stands between tags somewhere as whole words, outside of scripts, in any case of its
+    letters. Cheaper than the visible lines."""
+    lowered, place = document.lowered, -1
+    wanted = text.encode("latin-1", "replace").lower().decode("latin-1")
+    for _ in range(MOST_PLACES):
+        place = lowered.find(wanted, place + 1)
+        if place < 0:
+            return False
+        end, before = place + len(wanted), max(0, place - A_TEXT)
+        is_whole = not (lowered[place - 1 : place].isalnum() or lowered[end : end + 1].isalnum())
+        is_text = is_whole and lowered.rfind(">", before, place) > lowered.rfind("<", before, place)
+        if is_text and lowered.rfind("<script", 0, place) <= lowered.rfind("</script", 0, place):
+            return True
+    return False
 
 
 def _labelled(document: Document) -> set[str]:
     codes = set()
     lines = document.shown[:2_000]
     for line, below in zip_longest(lines, lines[1:]):
-        if len(line.text) > 120:
-            continue
+        text = line.text
+        if len(text) > 120 or (":" not in text and "#" not in text):
+            continue  # every label ends so; the patterns cost twenty times as much
         if coded := _INLINE.search(line.text):
             codes.add(coded[1])
         elif below is not None and _ALONE.fullmatch(line.text) and _CODE.fullmatch(below.text):
@@ -387,6 +471,13 @@ def read_missing_facts(document: Document, findings: ProductFindings) -> None:
     headline = findings.get("product_name") or headline_of(document)
     if headline is not None:
         read_brand(document, _around(document.shown, headline), findings)
+
+
+def read_price_today(document: Document, findings: ProductFindings) -> None:
+    """Replace a price of before by today's, where the page shows both with their discount."""
+    headline = findings.get("product_name") or headline_of(document)
+    if headline is not None and "price" in findings and findings.values["price"].source != "heuristic":
+        read_discounted(document, lambda: _around(document.shown, headline), findings)
 
 
 def _around(lines: Sequence[VisibleLine], headline: str) -> Sequence[VisibleLine]:

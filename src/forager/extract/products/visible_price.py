@@ -1,14 +1,15 @@
 """The price that a reader sees: near the headline, or in an element that is called a price; and its currency. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
 from forager.extract.html.document import Document, VisibleLine
-from forager.extract.products.findings import ProductFindings
+from forager.extract.products.findings import Offered, ProductFindings
 from forager.extract.tables import any_of, table
 from forager.extract.text.prices import CURRENCY, Price, is_currency, parse_price
 from forager.extract.text.strings import one_line
@@ -30,6 +31,11 @@ _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _FORMER_CLASS = re.compile(r"old|was|strike|cross|rrp|uvp|compare|original", re.IGNORECASE)
 """Names of elements that show a price of before."""
 LONGEST_FORMER = 40
+_DISCOUNT_SHOWN = re.compile(r">\s*+[(–−-]\s?-?\d{1,2}\s?%")
+_DISCOUNT = re.compile(r"(?<!\d)[-–−]\s?(\d{1,2})\s?%")
+"""A discount: `-50%`."""
+ROUNDED = Decimal("0.012")
+"""Shops round what is left of a price, and the discount: a share of the price of before."""
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = any_of(_DATA["other_class"])
 _SIGNS = r"\$|€|£|zł|Kč|₽|руб"
@@ -80,6 +86,28 @@ def _add(price: Price, document: Document, findings: ProductFindings) -> None:
     findings.add_price(price.amount, _currency(price, document), "heuristic")
     if price.symbol == "$" and "currency" not in findings:
         findings.add("currency", _dollar(document), "sign")
+
+
+def read_discounted(document: Document, lines: Callable[[], Sequence[VisibleLine]], findings: ProductFindings) -> None:
+    """Let today's price hold where the markup has the price of before: the page shows that one with a discount in per
+    cent, and close to it the amount that the discount leaves. The arithmetic must be right."""
+    held = findings.get("price")
+    if not held or not _DISCOUNT_SHOWN.search(document.source):
+        return
+    near = lines()
+    for at, line in enumerate(near):
+        part = " ".join(each.text for each in near[at : at + 2] if len(each.text) <= LONGEST_FORMER)
+        discount = _DISCOUNT.search(part)
+        if discount is None or parse_price(line.text).amount != held:
+            continue
+        left = held * (100 - int(discount[1])) / 100
+        for below in near[at : at + 4]:
+            price = parse_price(_DISCOUNT.sub(" ", below.text)) if len(below.text) <= LONGEST_FORMER else None
+            if price and price.amount and price.amount < held and abs(price.amount - left) <= held * ROUNDED:
+                currency = findings.get("currency")
+                findings.metadata.setdefault("regular_price", str(held))
+                findings.hold_price(Offered(price.amount, price.currency or currency, "selector", lowest=False))
+                return
 
 
 def _struck(document: Document) -> frozenset[str]:

@@ -1,14 +1,17 @@
 """Learns a schema from examples: a few pages with the values that are wanted. Pure.
 
 Several paths are made for every occurrence of a value: structured data, meta tags, attributes made for programs,
-ids, classes, and last the position in the tree. A path is kept if it finds the wanted value on every example. It is
-checked by leave-one-out: learnt without one page, it must find that page's value.
+ids, the label beside it, classes, and last the position in the tree. A path is kept if it finds the wanted value on
+every example. It is checked by leave-one-out: learnt without one page, it must find that page's value.
+
+What the paths are made of (`shown_texts`, `selectors_of`, `json_paths_to`) also serves `extract/products/learning.py`,
+which learns from the pages of a site.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from selectolax.lexbor import LexborNode
@@ -16,6 +19,7 @@ from selectolax.lexbor import LexborNode
 from forager.extract.html.document import Document
 from forager.extract.schemas.read import json_blocks, read_schema, typed
 from forager.extract.schemas.spec import PageSchema, SchemaField
+from forager.extract.schemas.template import WORD, is_name, own_selector
 from forager.extract.text.strings import one_line
 
 MOST_NODES = 20_000
@@ -23,9 +27,10 @@ MOST_PLACES = 40
 LEAST_SURE = 0.7
 ATTRIBUTES = ("content", "href", "src", "datetime", "value", "title", "alt", "data-price", "data-value", "data-id")
 _MARKED = ("itemprop", "data-testid", "data-test", "data-qa", "data-field", "data-role", "property")
-_WORD = re.compile(r"[A-Za-z][\w-]{0,60}")
-_MADE_UP = re.compile(r"\d{3,}|[0-9a-f]{6,}|^(?:css|sc|jsx|svelte|_)-?|__\w{5,}$", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z_@$][\w@:$-]*")
+_LABEL = re.compile(r"[^\W\d_][^\"\\<>\n]{1,39}?(?=\s*[:#.]?\s*$)")
+_LABELLED = frozenset(("dd", "td"))
+_NOT_SHOWN = frozenset("script style noscript template svg head title option select".split())
 Example = tuple[Document, Mapping[str, Any]]
 
 
@@ -116,7 +121,7 @@ def candidates_of(document: Document, value: Any) -> Iterator[Candidate]:
     """Yield the paths by which this page shows a value."""
     kind = _type_of(value)
     for name, data in json_blocks(document):
-        for path in _json_paths(data, value):
+        for path in json_paths_to(data, lambda each: same(each, value) or same(str(each), str(value))):
             sure = 0.98 if name == "ld+json" else 0.93
             yield Candidate(_made(kind, json=path), "data of the page", sure)
     for name in document.metas:
@@ -124,7 +129,7 @@ def candidates_of(document: Document, value: Any) -> Iterator[Candidate]:
         if _finds(wanted, document, value):
             yield Candidate(wanted, "a meta tag", 0.9)
     for node, attr in _places(document, value, kind):
-        for css, how, sure in _selectors(node):
+        for css, how, sure in selectors_of(node):
             yield Candidate(_made(kind, css=css, attr=attr), how, sure)
 
 
@@ -138,7 +143,34 @@ def _type_of(value: Any) -> str:
     return "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "string"
 
 
-def _json_paths(data: Any, value: Any) -> Iterator[str]:
+class ShownText(NamedTuple):
+    """The text of an element, or one of its attributes."""
+
+    node: LexborNode
+    attr: str | None
+    text: str
+
+
+def shown_texts(document: Document) -> list[ShownText]:
+    """Return the texts of all elements and their attributes that may hold a value, in the order of the page. Use it by
+    `document.once`: every field of a page needs the same list."""
+    body, found = document.tree.body, list[ShownText]()
+    for node in body.css("*")[:MOST_NODES] if body is not None else ():
+        if node.tag in _NOT_SHOWN:
+            continue
+        attributes = node.attributes
+        for attr in ATTRIBUTES:
+            given = attributes.get(attr)
+            if given and len(given) < 2_000:
+                found.append(ShownText(node, attr, given))
+        text = node.text(deep=True, separator=" ")
+        if text and len(text) < 5_000 and (line := one_line(text)):
+            found.append(ShownText(node, None, line))
+    return found
+
+
+def json_paths_to(data: Any, is_wanted: Callable[[Any], bool]) -> Iterator[str]:
+    """Yield the paths of a block of JSON that lead to a wanted value, at most ten."""
     stack: list[tuple[str, Any]] = [("$", data)]
     looked = found = 0
     while stack and looked < MOST_NODES and found < 10:
@@ -148,67 +180,62 @@ def _json_paths(data: Any, value: Any) -> Iterator[str]:
             stack += [(f"{path}.{key}", inner) for key, inner in each.items() if _KEY.fullmatch(key)]
         elif isinstance(each, list):
             stack += [(f"{path}[{place}]", inner) for place, inner in enumerate(each[:50])]
-        elif path != "$" and (same(each, value) or same(str(each), str(value))):
+        elif path != "$" and is_wanted(each):
             found += 1
             yield path
 
 
 def _places(document: Document, value: Any, kind: str) -> Iterator[tuple[LexborNode, str | None]]:
     """Yield the innermost elements whose text is the value, and those with an attribute that is."""
-    body, found = document.tree.body, 0
-    if body is None:
-        return
-    wanted = _made(kind, css="x")
-    for node in body.css("*")[:MOST_NODES]:
+    wanted, found = _made(kind, css="x"), 0
+    for node, attr, text in document.once(shown_texts):
         if found >= MOST_PLACES:
             return
-        for attr in ATTRIBUTES:
-            given = node.attributes.get(attr)
-            if given and len(given) < 2_000 and same(typed(wanted, [given], document)[0], value):
-                found += 1
-                yield node, attr
-        text = node.text(deep=True, separator=" ")
-        short = text and len(text) < 5_000 and (kind == "string" or len(one_line(text)) < 60)
+        short = attr is not None or kind == "string" or len(text) < 60
         if short and same(typed(wanted, [text], document)[0], value):
             found += 1
-            yield node, None
+            yield node, attr
 
 
-def _selectors(node: LexborNode) -> Iterator[tuple[str, str, float]]:
+def selectors_of(node: LexborNode) -> Iterator[tuple[str, str, float]]:
     """Yield selectors of an element with how they work and how sure they are."""
     attributes, tag = node.attributes, node.tag
     for name in _MARKED:
         value = attributes.get(name)
-        if value and _WORD.fullmatch(value):
+        if value and WORD.fullmatch(value):
             yield f'[{name}="{value}"]', "an attribute made for programs", 0.92
-    own = _own(node)
-    if (chosen := attributes.get("id")) and _is_name(chosen):
+    own = own_selector(node)
+    if (chosen := attributes.get("id")) and is_name(chosen):
         yield f"#{chosen}", "an id", 0.9
     if own != tag:
         yield own, "a class", 0.85
+    if tag in _LABELLED and (label := _label_of(node)) is not None:
+        yield label, "the label beside it", 0.84
     above = node.parent
     for _ in range(4):
         if above is None or above.tag in ("html", "body", "-undef"):
             break
-        if (chosen := above.attributes.get("id")) and _is_name(chosen):
+        if (chosen := above.attributes.get("id")) and is_name(chosen):
             yield f"#{chosen} {own}", "an id above it", 0.85
-        elif _own(above) != above.tag:
-            yield f"{_own(above)} {own}", "a class above it", 0.8
-            yield f"{_own(above)} > {_nth(node)}", "its position below a class", 0.65
+        elif own_selector(above) != above.tag:
+            yield f"{own_selector(above)} {own}", "a class above it", 0.8
+            yield f"{own_selector(above)} > {_nth(node)}", "its position below a class", 0.65
         above = above.parent
     if tag in ("h1", "title", "time", "address"):
         yield str(tag), "its element", 0.8
     yield _position(node), "its position on the page", 0.5
 
 
-def _own(node: LexborNode) -> str:
-    classes = [name for name in (node.attributes.get("class") or "").split() if _is_name(name)][:2]
-    return "".join((node.tag or "*", *(f".{name}" for name in classes)))
-
-
-def _is_name(name: str) -> bool:
-    """Return whether a name looks as if a person had chosen it: made-up names change with every release."""
-    return bool(_WORD.fullmatch(name)) and not _MADE_UP.search(name)
+def _label_of(node: LexborNode) -> str | None:
+    """Return the selector of a cell by the words in the cell before it: rows come and go from page to page, their
+    labels stay."""
+    before = node.prev
+    while before is not None and before.tag == "-text":
+        before = before.prev
+    if before is None or before.tag not in ("dt", "th", "td"):
+        return None
+    words = _LABEL.match(one_line(before.text(deep=True, separator=" ")))
+    return f'{before.tag}:lexbor-contains("{words[0]}") + {node.tag}' if words else None
 
 
 def _nth(node: LexborNode) -> str:

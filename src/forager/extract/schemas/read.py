@@ -53,7 +53,7 @@ def read_schema(schema: PageSchema, document: Document) -> SchemaRead:
     for name, wanted in schema.fields.items():
         if wanted.json_path and blocks is None:
             blocks = list(json_blocks(document))
-        for source, found in _found(wanted, document, blocks or []):
+        for source, found in found_by(wanted, document, blocks or []):
             value, why = typed(wanted, found, document)
             if why is None:
                 way = source.partition(":")[0]
@@ -70,7 +70,7 @@ def read_schema(schema: PageSchema, document: Document) -> SchemaRead:
     return read
 
 
-def _found(wanted: SchemaField, document: Document, blocks: list[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
+def found_by(wanted: SchemaField, document: Document, blocks: list[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
     """Yield what each way of a field finds, the most reliable first: (source, texts or JSON values)."""
     if wanted.json_path:
         for name, data in blocks:
@@ -267,6 +267,21 @@ def _number(value: Any) -> float | int:
         raise ValueError(f"{str(value)[:60]!r} has no number in it")
     number = float(_plain(found[0]))
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def number_matches(text: str) -> Iterator[tuple[str, float]]:
+    """Yield each number that a text shows: as written, and its value. A hyphen in a word is no sign, and the digits of
+    a word (`AB17`) are no number."""
+    for found in _NUMBER.finditer(text):
+        shown, before = found[0].strip(), text[max(0, found.start() - 1) : found.start()]
+        if before.isalnum() and before.isascii():
+            if shown[0].isdigit():
+                continue
+            shown = shown[1:]
+        try:
+            yield shown, float(_plain(shown))
+        except ValueError:
+            continue
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,10 @@ from selectolax.lexbor import LexborHTMLParser
 MOST_FIELDS = 100
 MOST_PAGES = 50
 LONGEST_PATH = 500
+LONGEST_DESCRIPTION = 500
+MOST_DESCRIBED = 30
+MOST_DESCRIBED_BYTES = 4_000
+"""Bytes of the names and descriptions of all described fields together: they are part of the price of a page."""
 FieldName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^[a-z][a-z0-9_]*$")]
 _STEP = re.compile(r"\.\.?(?:[A-Za-z_@$][\w@:$-]*|\*)|\[(?:\d{1,6}|\*|'[^'\]]{1,100}'|\"[^\"\]]{1,100}\")\]")
 
@@ -81,14 +85,23 @@ def _xpath(text: str) -> str:
     return text
 
 
+def _words(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("should be one line of printable text")
+    return text
+
+
 Path = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_PATH)]
 Css = Annotated[Path, AfterValidator(_css)]
 JsonPath = Annotated[Path, AfterValidator(_json_path)]
 XPath = Annotated[Path, AfterValidator(_xpath)]
 Pattern = Annotated[Path, AfterValidator(_pattern)]
+Described = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_DESCRIPTION), AfterValidator(_words)
+]
 FieldType = Literal["string", "number", "integer", "boolean", "array"]
 FieldFormat = Literal["date", "date-time", "uri", "email"]
-WAYS = ("css", "xpath", "json", "meta", "regex")
+WAYS = ("css", "xpath", "json", "meta", "regex", "describe")
 
 
 class SchemaField(BaseModel):
@@ -110,6 +123,12 @@ class SchemaField(BaseModel):
         default=None,
         description="Pattern (RE2): its first group, or the whole match. Alone over the page's text, else over values.",
     )
+    describe: Described | None = Field(
+        default=None,
+        description="Ask a language model for it in these words, if no other way finds it. Its answer must be a quote "
+        "of the page. Costs tokens, and needs the setting llm_url.",
+        examples=["the price after all discounts"],
+    )
     enum: tuple[str | int | float | bool, ...] | None = Field(default=None, min_length=1, max_length=1_000)
     minimum: float | None = None
     maximum: float | None = None
@@ -123,11 +142,15 @@ class SchemaField(BaseModel):
             raise ValueError("`format` is for the type string")
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError("`minimum` is above `maximum`")
+        if self.describe is not None and self.type == "boolean":
+            raise ValueError("`describe` finds a quote of the page, which is not true or false; use string with `enum`")
+        if self.describe is not None and self.format == "uri":
+            raise ValueError("`describe` finds text that the page shows, not addresses; use `css` with `attr`")
         return self
 
     @property
     def has_path(self) -> bool:
-        """Return whether it is found by itself, not by the base kind."""
+        """Return whether the page's source alone can show it: it has a selector, a path or a pattern."""
         return any((self.css, self.xpath, self.json_path, self.meta, self.regex))
 
 
@@ -145,6 +168,8 @@ class SchemaItems(BaseModel):
         for name, field in self.fields.items():
             if field.xpath or field.json_path or field.meta:
                 raise ValueError(f"{name}: a field of items is found by css, attr and regex")
+            if field.describe:
+                raise ValueError(f"{name}: a field of items cannot have `describe`; give it a selector")
         return self
 
 
@@ -181,12 +206,24 @@ class PageSchema(BaseModel):
             raise ValueError("give `fields`, `items` or `base`")
         if self.next is not None and self.items is None:
             raise ValueError("`next` goes with `items`")
-        pathless = [name for name, field in self.fields.items() if not field.has_path]
+        pathless = [name for name, field in self.fields.items() if not field.has_path and not field.describe]
         if pathless and self.base is None:
             raise ValueError(f"{pathless[0]}: give one of {', '.join(WAYS)}, or a `base` that has the field")
         if "items" in self.fields:
             raise ValueError("a field cannot be called `items`")
+        if self.described and self.pages > 1:
+            raise ValueError("a schema with `describe` reads one page; leave out `pages`")
+        if len(self.described) > MOST_DESCRIBED:
+            raise ValueError(f"{len(self.described)} fields have `describe`; at most {MOST_DESCRIBED} may have it")
+        size = sum(len(f"{name}{each.describe}".encode()) for name, each in self.described.items())
+        if size > MOST_DESCRIBED_BYTES:
+            raise ValueError(f"the descriptions have {size:,} bytes; at most {MOST_DESCRIBED_BYTES:,} are allowed")
         return self
+
+    @property
+    def described(self) -> dict[str, SchemaField]:
+        """The fields that a language model is asked for if nothing else finds them."""
+        return {name: field for name, field in self.fields.items() if field.describe is not None}
 
     def needs_process(self) -> bool:
         """Return whether it has an XPath, whose time has no bound: such pages are read in a process with a limit."""

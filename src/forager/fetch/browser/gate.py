@@ -241,7 +241,7 @@ class Passage:
         self.refusals += 1
         self._failed(host, port, error)
         if self.refusals <= MOST_LOGGED:
-            log.info("the egress guard refused a browser", host=host, port=port, reason=error.message)
+            log.info("browser_egress_refused", host=host, port=port, reason=error.message)
 
     def _failed(self, host: str, port: int, error: ForagerError) -> None:
         self._failures.pop((host, port), None)  # so that the oldest stays first

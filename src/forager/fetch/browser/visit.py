@@ -20,16 +20,24 @@ from forager.core.errors import BrowserCrashed, ForagerError, Permanent, Refused
 from forager.core.http import (
     MOST_SCROLLS,
     Action,
+    CaptureJson,
     Click,
     Cookie,
+    PressKey,
+    PrintPdf,
     Request,
     Response,
+    Rest,
+    RunScript,
     Screenshot,
     Scroll,
+    SelectOption,
+    TypeText,
     WaitFor,
     WaitQuiet,
 )
-from forager.core.states import Reason
+from forager.core.states import ErrorType, Reason
+from forager.fetch.browser.capture import JsonCapture
 from forager.fetch.browser.chromium import ChromiumBrowser, page_crashed, quietly, translated
 from forager.fetch.browser.gate import Passage
 from forager.fetch.browser.intercept import Intercept, MainAnswer
@@ -153,6 +161,7 @@ class Witness:
 
 
 MOST_SCREENSHOT = 16 * 1024 * 1024
+MOST_PDF = 16 * 1024 * 1024
 TALLEST = 10_000
 """Maximum pixels of a full-page screenshot: an endless page would fill the browser's memory."""
 SCREENSHOT_TIMEOUT = 10.0
@@ -183,10 +192,20 @@ def most_seconds(script: Sequence[Action], longest_pause: float) -> float:
     return sum(_seconds(action, longest_pause) for action in script)
 
 
-async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes | None:
-    """Perform all actions in order, with a pause before each. Returns the last screenshot, if one was taken."""
-    shot: bytes | None = None
+@dataclass(slots=True)
+class VisitFiles:
+    """Results of the script of a visit: the last screenshot and the last PDF."""
+
+    screenshot: bytes | None = None
+    pdf: bytes | None = None
+
+
+async def perform(page: "Page", session: "CDPSession", script: Sequence[Action], pause: Pause) -> VisitFiles:
+    """Perform all actions in order, with a pause before each."""
+    taken = VisitFiles()
     for action in script:
+        if isinstance(action, CaptureJson):  # it has begun with the visit
+            continue
         if isinstance(action, Screenshot) and action.if_wrong and not await page.evaluate(_LOOKS_WRONG):
             continue
         await pause()
@@ -199,9 +218,17 @@ async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes
                 await _scroll(page, action, pause)
             case Click():
                 await _click(page, action)
+            case TypeText() | PressKey() | SelectOption():
+                await _enter(page, action)
+            case Rest():
+                await asyncio.sleep(min(action.seconds, LONGEST))
+            case RunScript():
+                await _run(page, action)
+            case PrintPdf():
+                taken.pdf = await _print(session)
             case Screenshot():
-                shot = await _screenshot(page, action)
-    return shot
+                taken.screenshot = await _screenshot(page, action)
+    return taken
 
 
 async def _wait_for(page: "Page", action: WaitFor) -> None:
@@ -209,15 +236,55 @@ async def _wait_for(page: "Page", action: WaitFor) -> None:
         page.wait_for_selector(action.selector, state="attached", timeout=_ms(action.timeout)), action.selector
     )
     if action.must and not there:
-        raise TimedOut(f"nothing that {action.selector!r} names appeared within {action.timeout:g} s.")
+        raise _failed(action.label, f"nothing that {action.selector!r} names appeared within {action.timeout:g} s.")
 
 
 async def _click(page: "Page", action: Click) -> None:
     done = await _patiently(page.click(action.selector, timeout=_ms(action.timeout)), action.selector)
     if action.must and not done:
-        raise TimedOut(f"nothing that {action.selector!r} names could be clicked within {action.timeout:g} s.")
+        raise _failed(action.label, f"nothing that {action.selector!r} names could be clicked in {action.timeout:g} s.")
     # A click may lead to another page: the next actions apply to that one.
     await _patiently(page.wait_for_load_state("domcontentloaded", timeout=_ms(LONGEST)))
+
+
+async def _enter(page: "Page", action: TypeText | PressKey | SelectOption) -> None:
+    """Type, press or select. An Enter may lead to another page, like a click."""
+    timeout = _ms(action.timeout)
+    match action:
+        case TypeText():
+            done = await _patiently(page.fill(action.selector, action.text, timeout=timeout), action.selector)
+        case PressKey(selector=None):
+            done = await _patiently(page.keyboard.press(action.key), action.key)
+        case PressKey():
+            done = await _patiently(page.press(str(action.selector), action.key, timeout=timeout), action.selector)
+        case SelectOption():
+            done = await _patiently(page.select_option(action.selector, action.value, timeout=timeout), action.selector)
+    if action.must and not done:
+        named = repr(action.selector)
+        raise _failed(action.label, f"nothing that {named} names could be used within {action.timeout:g} s.")
+    await _patiently(page.wait_for_load_state("domcontentloaded", timeout=_ms(LONGEST)))
+
+
+async def _run(page: "Page", action: RunScript) -> None:
+    """Run a script of the caller. Its value is dropped in the page, so that it cannot fill our memory."""
+    from playwright.async_api import Error
+
+    try:
+        async with asyncio.timeout(action.timeout):
+            await page.evaluate(f"(async () => {{{action.script}\n}})().then(() => undefined)")
+    except TimeoutError:
+        raise _failed(action.label, f"the script did not end within {action.timeout:g} s.") from None
+    except Error as error:
+        if page.is_closed():
+            raise
+        raise _failed(action.label, f"the script failed: {str(error).splitlines()[0][:200]}") from None
+
+
+def _failed(label: str, message: str) -> ForagerError:
+    """Return the failure of a required action. One that a caller has requested would fail again."""
+    if not label:
+        return TimedOut(message)
+    return Permanent(f"{label}: {message}", reason=Reason.ACTION_FAILED, error_type=ErrorType.PARSE)
 
 
 async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
@@ -231,6 +298,8 @@ async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
 
 async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
     """Take a screenshot. Returns None if it is too big."""
+    if action.selector is not None:
+        return await _element(page, action, action.selector)
     width = page.viewport_size["width"] if page.viewport_size else 1280
     tall = action.full_page and await page.evaluate("() => document.documentElement.scrollHeight") > TALLEST
     taken = await page.screenshot(
@@ -239,6 +308,47 @@ async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
         clip={"x": 0, "y": 0, "width": width, "height": TALLEST} if tall else None,
     )
     return taken if len(taken) <= MOST_SCREENSHOT else None
+
+
+async def _element(page: "Page", action: Screenshot, selector: str) -> bytes | None:
+    """Take a screenshot of the first element that the selector names."""
+    from playwright.async_api import Error
+    from playwright.async_api import TimeoutError as PageTimeout
+
+    found = page.locator(selector).first
+    try:
+        box = await found.bounding_box(timeout=_ms(SCREENSHOT_TIMEOUT))
+        if box is None or not box["width"] or not box["height"]:
+            raise _failed(action.label, f"what {selector!r} names is not visible.")
+        if box["height"] > TALLEST or box["width"] > TALLEST:
+            raise _failed(action.label, f"what {selector!r} names is larger than {TALLEST:,} pixels.")
+        taken = await found.screenshot(timeout=_ms(SCREENSHOT_TIMEOUT))
+    except PageTimeout:
+        message = f"nothing that {selector!r} names appeared within {SCREENSHOT_TIMEOUT:g} s."
+        raise _failed(action.label, message) from None
+    except Error as error:
+        raise _unreadable(selector, error) from None
+    return taken if len(taken) <= MOST_SCREENSHOT else None
+
+
+async def _print(session: "CDPSession") -> bytes | None:
+    """Print the page to A4 sheets. Returns None if the file is too big. It is read as a stream, so that its size is
+    known before all of it is in memory."""
+    printed = await session.send(
+        "Page.printToPDF",
+        {"printBackground": True, "paperWidth": 8.27, "paperHeight": 11.69, "transferMode": "ReturnAsStream"},
+    )
+    content = bytearray()
+    try:
+        while True:
+            part = await session.send("IO.read", {"handle": printed["stream"], "size": 1024 * 1024})
+            content += base64.b64decode(part["data"]) if part.get("base64Encoded") else part["data"].encode()
+            if len(content) > MOST_PDF:
+                return None
+            if part["eof"]:
+                return bytes(content)
+    finally:
+        await quietly(session.send("IO.close", {"handle": printed["stream"]}))
 
 
 async def _patiently(waiting: Awaitable[object], selector: str | None = None) -> bool:
@@ -252,16 +362,34 @@ async def _patiently(waiting: Awaitable[object], selector: str | None = None) ->
     except PageTimeout:
         return False
     except Error as error:
-        if selector is not None and ("parsing" in str(error) or "not a valid selector" in str(error)):
-            raise Permanent(f"the selector {selector!r} cannot be read. Correct the script.") from None
+        if selector is not None:
+            raise _unreadable(selector, error) from None
         raise
     return True
 
 
+def _unreadable(selector: str, error: Exception) -> Exception:
+    """Return what an error about a selector means: `Permanent` if the selector or key itself is wrong."""
+    text = str(error)
+    if "parsing" in text or "not a valid selector" in text or "Malformed" in text:
+        return Permanent(f"the selector {selector!r} cannot be read. Correct the script.", reason=Reason.ACTION_FAILED)
+    if "Unknown key" in text:
+        return Permanent(f"there is no key {selector!r}. Use a name such as Enter.", reason=Reason.ACTION_FAILED)
+    if "Element is not" in text:
+        return Permanent(f"{selector!r}: {text.splitlines()[0][:200]}", reason=Reason.ACTION_FAILED)
+    return error
+
+
 def _seconds(action: Action, pause: float) -> float:
     match action:
-        case WaitFor() | WaitQuiet() | Click():
+        case WaitFor() | WaitQuiet() | Click() | TypeText() | PressKey() | SelectOption() | RunScript():
             return pause + action.timeout + GROWTH
+        case Rest():
+            return pause + action.seconds + GROWTH
+        case PrintPdf():
+            return pause + SCREENSHOT_TIMEOUT + GROWTH
+        case CaptureJson():
+            return GROWTH
         case Scroll():
             return min(action.times, MOST_SCROLLS) * (pause + GROWTH + GROWTH)
         case Screenshot():
@@ -402,14 +530,21 @@ class Visit:
             if self._request.cookies:
                 await self._answers(context.add_cookies([_cookie(each) for each in self._request.cookies]))
             page, session = await self._answers(self._open(context))
+            capture = JsonCapture.of(session, self._request.script)
             try:
+                if capture is not None:
+                    await self._answers(capture.start())
                 await self._go(page)
-                shot = await perform(page, self._request.script, self._manner.pause)
+                taken = await perform(page, session, self._request.script, self._manner.pause)
                 body = await read_html(page, session, self._intercept.frame, self._request.max_bytes)
+                captured = await capture.answers() if capture is not None else ()
             finally:
                 self._intercept.stop()
+                if capture is not None:
+                    capture.stop()
             console, now = self._witness.console, self._clock.now()
-            return replace(response_of(page.url, self._intercept.answer, body, console, now), screenshot=shot)
+            read = response_of(page.url, self._intercept.answer, body, console, now)
+            return replace(read, screenshot=taken.screenshot, pdf=taken.pdf, captured=captured)
         finally:
             await self._close(context)
 

@@ -181,7 +181,7 @@ class ProxyPool:
             known.since.failed(self._clock.monotonic())
             known.fail()
             self._line.pop(proxy, None)
-            log.info("a proxy failed", proxy=proxy, in_a_row=known.in_a_row, disabled=known.disabled)
+            log.info("proxy_failed", proxy=proxy, in_a_row=known.in_a_row, disabled=known.disabled)
 
     def endpoint(self, proxy: int) -> ProxyEndpoint:
         """Return the endpoint of a proxy. Raises `ProxyFailed` if it was removed meanwhile: another one may work."""
@@ -264,9 +264,9 @@ class ProxyPool:
                     swept = True
                     await self.refresh()
                 except ForagerError as error:
-                    log.warning("the proxies' counts could not be written; they are kept", error=error.message)
+                    log.warning("proxy_counts_not_written", error=error.message)
                 except Exception:
-                    log.exception("looking after the proxies broke; it is tried again")
+                    log.exception("proxy_upkeep_failed")
                 if checks is None or checks.done():
                     checks = asyncio.create_task(self.check_due())
                 await self._clock.sleep(self._write_every)
@@ -279,7 +279,7 @@ class ProxyPool:
         try:
             await self.flush()
         except ForagerError as error:
-            log.warning("the last counts of the proxies are lost", error=error.message)
+            log.warning("proxy_counts_lost", error=error.message)
 
     async def check_due(self) -> None:
         """Check every proxy that is switched on and was not checked recently by any process."""
@@ -378,7 +378,7 @@ class ProxyPool:
             known.endpoint = await self._store.endpoint(row.id)
         except (SealBroken, NotFound) as error:
             known.trouble = error.message
-            log.error("a proxy cannot be used", proxy=row.id, error=error.message)
+            log.error("proxy_unusable", proxy=row.id, error=error.message)
         if before and before.endpoint and replace(before.endpoint, region=row.region) == known.endpoint:
             before.fingerprint = row.fingerprint  # the keys were changed, not the proxy
             return None
@@ -407,7 +407,7 @@ class ProxyPool:
                 if await self._store.claim_check(proxy, every=self._check_every):
                     await self._check_one(proxy, known, known.endpoint)
             except ForagerError as error:
-                log.warning("a proxy could not be checked", proxy=proxy, error=error.message)
+                log.warning("proxy_not_checked", proxy=proxy, error=error.message)
 
     async def _check_one(self, proxy: int, known: Known, endpoint: ProxyEndpoint) -> ProxyCheckResult:
         checked = await self._check(proxy, endpoint)
@@ -418,7 +418,7 @@ class ProxyPool:
                 known.restore(self._clock.monotonic())
             else:
                 known.fail()
-                log.info("a proxy did not pass its check", proxy=proxy, reason=checked.reason, in_a_row=known.in_a_row)
+                log.info("proxy_check_failed", proxy=proxy, reason=checked.reason, in_a_row=known.in_a_row)
             self._line_up()
             if checked.region and endpoint.region is None:
                 known.endpoint = replace(endpoint, region=checked.region)

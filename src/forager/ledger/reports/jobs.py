@@ -90,6 +90,11 @@ _NAMES = "JOIN lanes l ON l.id = w.lane_id JOIN jobs j ON j.id = w.job_id"
 _NAMED = "w.*, l.name AS lane, j.public_id, j.pipeline"
 
 
+# The input contains the address of a page, which the key may hold as a hash only.
+_CONTAINS = r"(lower(t.key) LIKE :text ESCAPE '\' OR lower(CAST(t.body AS TEXT)) LIKE :text ESCAPE '\')"
+_LITERALLY = str.maketrans({each: f"\\{each}" for each in "\\%_"})
+
+
 async def jobs_for_log(db: Database, numbers: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
     for first in range(0, len(numbers), len(_SLOTS)):
@@ -190,12 +195,15 @@ async def last_moved(db: Database, job: UUID) -> datetime | None:
 
 
 async def list_tasks(
-    db: Database, job: UUID, *, state: str | None, why: Why, cursor: str | None, limit: int
+    db: Database, job: UUID, *, state: str | None, why: Why, text: str | None, cursor: str | None, limit: int
 ) -> QueryPage[TaskReport]:
     """In the order of kind and key."""
     only, values = _because("t", why)
     if state is not None:
         only.append(_with_task_state(state))
+    if text is not None:
+        only.append(_CONTAINS)
+        values["text"] = f"%{text.lower().translate(_LITERALLY)}%"
     # The walk reads names only; where a task stands now is looked up for what it finds. Together they would make a
     # planner with stale statistics join a whole job with the whole queue first.
     plan = Walk(

@@ -29,6 +29,11 @@ class LaneReport(Report):
     wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
     state: dict[str, Any] = Field(description="Rate and breaker, as its owner last stored them.")
     waiting: Waiting | None = Field(default=None, description="Why the lane sends nothing now; null if it may send.")
+    per_second: float | None = Field(
+        default=None,
+        description="Requests per second that the answering process has sent there in the last half minute; null if"
+        " it has sent none since its start.",
+    )
 
 
 class Spending(Report):

@@ -165,9 +165,16 @@ class LedgerReports:
         return await jobs.last_moved(self._db, job)
 
     async def tasks(
-        self, job: UUID, *, state: str | None = None, why: Why = ANY, cursor: str | None = None, limit: int = PAGE
+        self,
+        job: UUID,
+        *,
+        state: str | None = None,
+        why: Why = ANY,
+        text: str | None = None,
+        cursor: str | None = None,
+        limit: int = PAGE,
     ) -> QueryPage[TaskReport]:
-        return await jobs.list_tasks(self._db, job, state=state, why=why, cursor=cursor, limit=limit)
+        return await jobs.list_tasks(self._db, job, state=state, why=why, text=text, cursor=cursor, limit=limit)
 
     async def queued_tasks(self, job: UUID) -> list[QueuedTask]:
         """Some queued tasks of a job, at most a few hundred."""

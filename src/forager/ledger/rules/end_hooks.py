@@ -97,7 +97,7 @@ def after_jobs(catalog: Catalog, ended: Iterable[EndedJob], now: int) -> list[Ef
 
 
 def log_refused(effect: Effect, error: Exception) -> None:
-    log.error("an effect of a hook was refused", table=effect.row.table, key=dict(effect.key), error=str(error))
+    log.error("hook_effect_refused", table=effect.row.table, key=dict(effect.key), error=str(error))
 
 
 def refuse_foreign(catalog: Catalog, effects: Iterable[Effect]) -> None:

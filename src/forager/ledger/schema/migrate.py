@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 _CREATE = re.compile(r"CREATE (?:VIEW ((?:public\.)?\w+)|FUNCTION (\w+\(\)))", re.IGNORECASE)
-_TRIGGER = re.compile(r"CREATE TRIGGER\b", re.IGNORECASE)
+_TRIGGER = re.compile(r"CREATE TRIGGER (\w+)\s.*?\bON (\w+)", re.IGNORECASE | re.DOTALL)
+_INSTEAD = re.compile(r"CREATE TRIGGER \w+\s+INSTEAD OF\b", re.IGNORECASE)
 _PUBLIC = "public."
 """`CREATE VIEW public.markets AS SELECT * FROM markets` shows a table in `public`, in its own columns or others, unless
 that name is taken there. A plain `SELECT *` accepts INSERT, UPDATE and DELETE; other views need triggers for them."""
@@ -56,7 +57,8 @@ _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class DerivedView:
-    """A view, or a function (its name ends with parentheses) that the triggers of later views call."""
+    """A view, a function (its name ends with parentheses) that later triggers call, or the trigger of a table (its name
+    is `TRIGGER ON TABLE`)."""
 
     name: str
     sql: str
@@ -69,8 +71,8 @@ class DerivedView:
         return hashlib.sha256("\n".join((self.sql, *self.triggers)).encode()).hexdigest()
 
     @property
-    def is_function(self) -> bool:
-        return self.name.endswith("()")
+    def is_view(self) -> bool:
+        return not self.name.endswith("()") and " ON " not in self.name
 
 
 # One text for both databases. A line `-- @sqlite` or `-- @postgresql` begins lines of one of them, up to `-- @both`.
@@ -129,6 +131,9 @@ def drop(connection: Connection) -> None:
             if name.endswith("()"):
                 connection.execute(text(f"DROP FUNCTION IF EXISTS {name}"))
                 continue
+            if " ON " in name:
+                _drop_trigger(connection, *name.split(" ON "))
+                continue
             drop_public_view(connection, name.removeprefix(_PUBLIC))
             if not name.startswith(_PUBLIC):
                 connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
@@ -138,6 +143,14 @@ def drop(connection: Connection) -> None:
                 "Drop that, upgrade, and make it again."
             ) from error
     connection.execute(text("DELETE FROM derived"))
+
+
+def _drop_trigger(connection: Connection, name: str, table: str) -> None:
+    """Drop the trigger of a table. Where a downgrade has removed the table, its trigger went with it."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(text(f'DROP TRIGGER IF EXISTS "{name}"'))
+    elif inspect(connection).has_table(table):
+        connection.execute(text(f'DROP TRIGGER IF EXISTS "{name}" ON "{table}"'))
 
 
 def make(connection: Connection, wanted: Sequence[DerivedView]) -> None:
@@ -151,7 +164,7 @@ def make(connection: Connection, wanted: Sequence[DerivedView]) -> None:
         else:
             for statement in (view.sql, *view.triggers):
                 connection.exec_driver_sql(statement.replace(_SCHEMA, f'"{schema}"'))
-            if view.for_readers and not view.is_function:
+            if view.for_readers and view.is_view:
                 add_public_view(
                     connection, view.name, f'CREATE VIEW public."{view.name}" AS SELECT * FROM "{view.name}"'
                 )
@@ -167,12 +180,15 @@ def are_current(connection: Connection, wanted: Sequence[DerivedView]) -> bool:
 
 
 def _split(file: Path, dialect: str, *, for_readers: bool) -> list[DerivedView]:
-    """Read the objects of a file. A statement ends with a semicolon at the end of a line, outside of `$$ … $$`; a
-    trigger belongs to the view before it."""
+    """Read the objects of a file. A statement ends with a semicolon at the end of a line, outside of `$$ … $$`; an
+    INSTEAD OF trigger belongs to the view before it. In the body of a trigger on SQLite, a line begins with the
+    semicolon instead."""
     made: list[DerivedView] = []
     for sql in _statements(_COMMENT.sub("", sql_for(dialect, file.read_text("utf-8")))):
-        if _TRIGGER.match(sql) and made:
+        if _INSTEAD.match(sql) and made:
             made[-1] = replace(made[-1], triggers=(*made[-1].triggers, sql))
+        elif (trigger := _TRIGGER.match(sql)) is not None:
+            made.append(DerivedView(f"{trigger[1]} ON {trigger[2]}", sql, for_readers))
         elif (name := _CREATE.match(sql)) is not None:
             made.append(DerivedView(name[1] or name[2], sql, for_readers))
         else:

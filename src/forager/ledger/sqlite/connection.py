@@ -70,8 +70,7 @@ class Writer:
         """Commands that the thread has taken from the queue and not started."""
         self.tell: Callable[[Sequence[JobNews]], None] | None = None
         """Called on the loop with what a commit has done to jobs."""
-        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
-        self._thread.start()
+        self._start()
 
     async def run(self, command: Callable[[sqlite3.Connection], T], *, followed: bool = False) -> T:
         """Run a command in the next transaction. Returns when that is synced to disk.
@@ -92,24 +91,46 @@ class Writer:
         return result
 
     def _ask(self, command: Callable[..., Any], items: tuple[Any, ...], followed: bool) -> asyncio.Future[Any]:
-        if self._closing or not self._thread.is_alive():
+        if self._closing or not self._is_alive():
             raise StoreUnavailable("The ledger is closed.")
         future: asyncio.Future[Any] = self._loop.create_future()
         self.pending += 1
         self._commands.put(QueuedCommand(command, items, future, followed))
+        self._arrived()
         return future
 
     async def close(self) -> None:
         self._closing = True
         self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
+        self._arrived()
+        await self._ended()
         self.db.close()
+
+    # What is done in a thread. A simulation replaces these four, and calls `_work_on` itself.
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    def _is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _arrived(self) -> None:
+        """Called after every command; the thread waits for them by itself."""
+
+    async def _ended(self) -> None:
+        """Wait until all commands are committed and the thread has ended."""
+        await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
         while self._waiting or self._take():
-            news = collect_news()
-            done = self._commit()
-            self._loop.call_soon_threadsafe(self._resolve, done, news)
+            self._work_on()
+
+    def _work_on(self) -> None:
+        """Commit one group."""
+        news = collect_news()
+        done = self._commit()
+        self._loop.call_soon_threadsafe(self._resolve, done, news)
 
     def _resolve(self, done: list[Done], news: list[JobNews]) -> None:
         if news and self.tell is not None:

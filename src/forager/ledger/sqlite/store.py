@@ -90,7 +90,15 @@ class SqliteLedger(SharedVerbs):
 
     announces_all = True
 
-    def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
+    def __init__(
+        self,
+        path: Path,
+        catalog: Catalog,
+        clock: Clock,
+        lease_seconds: float,
+        faults: Faults,
+        writer: type[Writer] = Writer,
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._lease_seconds = lease_seconds
@@ -108,17 +116,29 @@ class SqliteLedger(SharedVerbs):
         except BaseException as error:
             self.lock.release()
             raise translated(error) from error
-        self._writer = Writer(db, faults, on_rollback=self._read_memory_again)
+        self._writer = writer(db, faults, on_rollback=self._read_memory_again)
         self._sqlite = SqliteDatabase(path, self._writer)
         self.database = self._sqlite
         self._retention = Retention(self.database, catalog, {name: self._walk(walk) for name, walk in WALKS.items()})
 
     @classmethod
     async def open(
-        cls, path: Path, catalog: Catalog, *, clock: Clock, lease_seconds: float = 30.0, faults: Faults | None = None
+        cls,
+        path: Path,
+        catalog: Catalog,
+        *,
+        clock: Clock,
+        lease_seconds: float = 30.0,
+        faults: Faults | None = None,
+        writer: type[Writer] = Writer,
     ) -> "SqliteLedger":
-        ledger = cls(path, catalog, clock, lease_seconds, faults or NoFaults())
-        await ledger._take_over()
+        """`writer`: what commits; a simulation has one without a thread."""
+        ledger = cls(path, catalog, clock, lease_seconds, faults or NoFaults(), writer)
+        try:
+            await ledger._take_over()
+        except BaseException:  # the disk may be full: release the lock, so that this process can try again
+            await ledger.close()
+            raise
         return ledger
 
     async def close(self) -> None:

@@ -33,6 +33,7 @@ _ADD = """
 INSERT INTO api_keys (name, role, hash, created_at, created_by) VALUES (:name, :role, :hash, :now, :by)
 ON CONFLICT DO NOTHING RETURNING name
 """
+_ROTATE = "UPDATE api_keys SET hash = :hash, last_used_at = NULL WHERE name = :name RETURNING name"
 _LOGGED = "at, key_name, method, path, status, request_id"
 
 
@@ -81,6 +82,13 @@ class KeyTable:
         values = {"name": name, "role": role, "hash": hash_of(text), "now": await self._now_ms(), "by": by}
         if not await self._database.write(_ADD, values):
             raise Conflict(f"There is a key {name!r} already. Revoke it first, or choose another name.")
+        return next(key for key in await self.list() if key.name == name), text
+
+    async def rotate(self, name: str) -> tuple[StoredKey, str]:
+        """Give a key another text, and return both. The old text is refused from now on. Raises `NotFound`."""
+        text = f"{PREFIX}{secrets.token_urlsafe(32)}"
+        if not await self._database.write(_ROTATE, {"name": name, "hash": hash_of(text)}):
+            raise no_such("key", name, [key.name for key in await self.list()], "See `forager keys list`.")
         return next(key for key in await self.list() if key.name == name), text
 
     async def revoke(self, name: str) -> None:

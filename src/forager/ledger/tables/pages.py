@@ -8,6 +8,7 @@ import orjson
 from forager.core.database import Database, Row
 from forager.core.errors import Rejected
 from forager.core.states import TaskState
+from forager.core.storage import blobs_in
 from forager.core.upkeep import ArchivedRecord, ArchiveFile, NewFile, OldRecord
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports.record_filters import as_people_see
@@ -80,7 +81,7 @@ class BlobReferences:
             )
             if not rows:
                 return
-            yield [row["blob"] for row in rows]
+            yield [url for row in rows for url in blobs_in(row["blob"])]
             after = rows[-1]["id"]
 
     async def _in_tasks(self, fields: dict[str, tuple[str, ...]]) -> AsyncIterator[Sequence[str]]:
@@ -103,7 +104,7 @@ def _named(body: bytes, fields: Sequence[str]) -> list[str]:
         task = orjson.loads(body)
     except ValueError:  # a row that does not decode becomes a dead letter when it is leased
         return []
-    return [value for name in fields if isinstance(value := task.get(name), str)]
+    return [url for name in fields for url in blobs_in(task.get(name))]
 
 
 # Files of the archive, and which records are in them. Never on a hot path.

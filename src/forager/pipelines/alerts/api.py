@@ -122,8 +122,8 @@ class ChannelBody(BaseModel):
 
 class ChannelReport(Report):
     name: str
-    service: str = Field(description="What it reaches: the scheme of its address.")
-    digest: int | None = Field(description="Seconds whose alerts are joined.")
+    service: str = Field(description="Service of the channel: the scheme of its address.")
+    digest: int | None = Field(description="Seconds over which alerts are joined into one message.")
     quiet: str | None
     timezone: str
     per_hour: int | None
@@ -193,9 +193,9 @@ class PreviewedAlert(BaseModel):
 
 
 class PreviewReport(BaseModel):
-    fired: int = Field(description="How often the rule would have fired.")
-    changes: int = Field(description="Changes of this kind that were looked at.")
-    whole: bool = Field(description="Whether that is every change of the time; at most 20,000 are looked at.")
+    fired: int = Field(description="Times the rule would have fired.")
+    changes: int = Field(description="Changes of this kind that were examined.")
+    whole: bool = Field(description="True if every change of the period was examined; the limit is 20,000.")
     days: float
     text: str = Field(examples=["would have fired 3 times in the last 7 days"])
     first: list[PreviewedAlert] = Field(description="The first few.")
@@ -215,7 +215,7 @@ class AlertRuleReport(Report):
 
 
 class RuleAdded(AlertRuleReport):
-    preview: PreviewReport = Field(description="What it would have done in the last week.")
+    preview: PreviewReport = Field(description="The effect of the rule on the changes of the last week.")
 
 
 class AlertReport(Report):
@@ -229,8 +229,10 @@ class AlertReport(Report):
     url: str | None
     change: int
     at: datetime | None
-    due_at: datetime | None = Field(description="When its message is due, if it has joined others.")
-    delivered_at: datetime | None = Field(description="Null while it waits, or after it was given up.")
+    due_at: datetime | None = Field(description="Due time of the digest message that contains it.")
+    delivered_at: datetime | None = Field(
+        description="Null while the message waits, and if its delivery has failed for good."
+    )
 
 
 class AlertsQuery(PageQuery):
@@ -421,7 +423,7 @@ def _add_rules(router: Router, service: Service) -> None:
 
     async def switched(request: Request, name: str, *, paused: bool) -> Response:
         await one_rule(db, name)
-        # What happened while it was paused is no alert afterwards.
+        # Changes made while the rule was paused never become alerts.
         after = {} if paused else {"since_change": await last_change(db)}
         await change_row(db, Effect(AlertRule, {"name": name}, set={"paused": paused, **after}))
         return answer(request, await _one_rule(service, name))

@@ -27,7 +27,7 @@ class NotifyChannel(TableRow):
 
     name: str
     service: str
-    """What it reaches, such as `slack`: the scheme of its address."""
+    """Service of the channel, such as `slack`: the scheme of its address."""
     digest_seconds: int | None = None
     """Join the alerts of this time into one message."""
     quiet_from: int | None = None
@@ -71,7 +71,7 @@ class FiredAlert(TableRow):
     url: str | None = None
     at: datetime
     slot: datetime | None = None
-    """When the message that has it is due; None: a message of its own, at once."""
+    """Due time of the digest that contains the alert; None for a message of its own, sent at once."""
     delivered_at: datetime | None = None
 
 

@@ -1,4 +1,4 @@
-"""`forager channels`, `forager rules` and `forager alerts`: who is told of which changes."""
+"""`forager channels`, `forager rules` and `forager alerts`: notifications about changes."""
 
 from typing import Annotated, Any
 
@@ -8,8 +8,8 @@ from forager.sdk.cli import render
 from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, with_api
 
-channels = typer.Typer(help="Where alerts are sent: Slack, e-mail, ntfy …", no_args_is_help=True)
-rules = typer.Typer(help="Which changes are alerts.", no_args_is_help=True)
+channels = typer.Typer(help="Channels that receive alerts: Slack, e-mail, ntfy …", no_args_is_help=True)
+rules = typer.Typer(help="Rules that turn changes into alerts.", no_args_is_help=True)
 alerts = typer.Typer(help="Alerts that have fired.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Its name.")]
@@ -24,7 +24,8 @@ def add_channel(
     context: typer.Context,
     name: Name,
     url: Annotated[
-        str | None, typer.Option(help="Address, as slack://…, mailto://…, ntfy://topic; asked for if left out.")
+        str | None,
+        typer.Option(help="Address, as slack://…, mailto://…, ntfy://topic; the command prompts for it if omitted."),
     ] = None,
     digest: Annotated[str | None, typer.Option(help="Join the alerts of this time, as 1h.")] = None,
     quiet: Annotated[str | None, typer.Option(help="Send nothing in these hours, as 22-7.")] = None,

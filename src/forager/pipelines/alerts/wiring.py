@@ -1,4 +1,4 @@
-"""How the pipeline of alerts is built, and what runs beside its tasks."""
+"""Build the alerts pipeline and its background loop."""
 
 from dataclasses import replace
 

@@ -16,6 +16,7 @@ from forager.pipelines.listings.records import (
     ListingMerge,
     ListingSource,
     ListingSplit,
+    ListingUnit,
     MarketConfig,
     MarketScrape,
     SourceRun,
@@ -157,7 +158,7 @@ def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) 
             lane,
         ),
         rechecks=(recheck(Listing, due="verify_at", task=verification, params={"action": "verify"}),),
-        tables=(MarketConfig, DataSource, SourceRun, MarketScrape, ListingMerge, ListingSplit),
+        tables=(MarketConfig, DataSource, SourceRun, MarketScrape, ListingMerge, ListingSplit, ListingUnit),
         on_job_end=scrape_ended,
         reasons=frozenset({REFUSED, RUN_FAILED, RUN_TIMED_OUT, RUN_ABORTED, NO_TOKEN}),
     )

@@ -187,6 +187,32 @@ class Listing(FreshRecord):
         }
 
 
+class ListingUnit(TableRow):
+    """A free unit of a listing, with the values that searches compare; for a listing that shows no units, its ranges.
+
+    Triggers of the store write these rows with every change of a listing (`views.sql`). A value that a
+    unit lacks is the building's, if that has only one, or if none of its units shows it; otherwise it is NULL, and
+    matches nothing.
+    """
+
+    table: ClassVar[str] = "listing_units"
+    key: ClassVar[tuple[str, ...]] = ("listing_id", "number")
+
+    listing_id: int
+    number: int
+    """Its place in `units`."""
+    rent: float | None = None
+    """Its own rent, as the source shows it."""
+    beds_low: float | None = None
+    beds_high: float | None = None
+    baths_low: float | None = None
+    baths_high: float | None = None
+    rent_low: float | None = None
+    rent_high: float | None = None
+    area_low: float | None = None
+    area_high: float | None = None
+
+
 class ListingSource(Record):
     """A listing on one portal. When it was last seen and whether it is gone are columns of every record table."""
 

@@ -77,6 +77,148 @@ FROM listings l, json_each(l.units) u;
 FROM listings l CROSS JOIN LATERAL json_array_elements(l.units) AS u (value);
 -- @both
 
+-- The rows of `listing_units`, by which searches find units: kept current with every write of a listing, whatever makes
+-- it (scrapes, merges, splits, a restore). A value that a unit lacks is the building's, if that has only one, or if none
+-- of its units shows it. A listing without units has one row with its ranges.
+-- @sqlite
+CREATE TRIGGER listing_units_new AFTER INSERT ON listings BEGIN
+INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT
+  NEW.id,
+  u.number,
+  u.rent,
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_min END),
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_max END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_min END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_max END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_min END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_max END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_min END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_max END)
+FROM (
+  SELECT
+    j.key AS number,
+    json_extract(j.value, '$.beds') AS beds,
+    json_extract(j.value, '$.baths') AS baths,
+    json_extract(j.value, '$.rent') AS rent,
+    json_extract(j.value, '$.area') AS area,
+    NEW.beds_min AS beds_min, NEW.beds_max AS beds_max, NEW.baths_min AS baths_min, NEW.baths_max AS baths_max,
+    NEW.rent_min AS rent_min, NEW.rent_max AS rent_max, NEW.area_min AS area_min, NEW.area_max AS area_max
+  FROM json_each(NEW.units) j WHERE json_type(NEW.units) = 'array'
+) u
+;INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT NEW.id, 0, NULL, NEW.beds_min, NEW.beds_max, NEW.baths_min, NEW.baths_max, 
+  NEW.rent_min, NEW.rent_max, NEW.area_min, NEW.area_max
+WHERE coalesce(json_array_length(NEW.units), 0) = 0
+; END;
+
+CREATE TRIGGER listing_units_changed
+AFTER UPDATE OF units, beds_min, beds_max, baths_min, baths_max, rent_min, rent_max, area_min, area_max ON listings
+WHEN NEW.units IS NOT OLD.units
+  OR NEW.beds_min IS NOT OLD.beds_min
+  OR NEW.beds_max IS NOT OLD.beds_max
+  OR NEW.baths_min IS NOT OLD.baths_min
+  OR NEW.baths_max IS NOT OLD.baths_max
+  OR NEW.rent_min IS NOT OLD.rent_min
+  OR NEW.rent_max IS NOT OLD.rent_max
+  OR NEW.area_min IS NOT OLD.area_min
+  OR NEW.area_max IS NOT OLD.area_max BEGIN
+DELETE FROM listing_units WHERE listing_id = OLD.id
+;INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT
+  NEW.id,
+  u.number,
+  u.rent,
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_min END),
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_max END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_min END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_max END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_min END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_max END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_min END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_max END)
+FROM (
+  SELECT
+    j.key AS number,
+    json_extract(j.value, '$.beds') AS beds,
+    json_extract(j.value, '$.baths') AS baths,
+    json_extract(j.value, '$.rent') AS rent,
+    json_extract(j.value, '$.area') AS area,
+    NEW.beds_min AS beds_min, NEW.beds_max AS beds_max, NEW.baths_min AS baths_min, NEW.baths_max AS baths_max,
+    NEW.rent_min AS rent_min, NEW.rent_max AS rent_max, NEW.area_min AS area_min, NEW.area_max AS area_max
+  FROM json_each(NEW.units) j WHERE json_type(NEW.units) = 'array'
+) u
+;INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT NEW.id, 0, NULL, NEW.beds_min, NEW.beds_max, NEW.baths_min, NEW.baths_max, 
+  NEW.rent_min, NEW.rent_max, NEW.area_min, NEW.area_max
+WHERE coalesce(json_array_length(NEW.units), 0) = 0
+; END;
+
+CREATE TRIGGER listing_units_gone AFTER DELETE ON listings BEGIN DELETE FROM listing_units WHERE listing_id = OLD.id
+; END;
+-- @postgresql
+CREATE FUNCTION listing_units_follow() RETURNS trigger LANGUAGE plpgsql SET search_path = {schema} AS $$
+BEGIN
+IF TG_OP <> 'INSERT' THEN
+DELETE FROM listing_units WHERE listing_id = OLD.id;
+END IF;
+IF TG_OP <> 'DELETE' THEN
+INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT
+  NEW.id,
+  u.number,
+  u.rent,
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_min END),
+  coalesce(u.beds, CASE WHEN u.beds_min = u.beds_max OR count(u.beds) OVER () = 0 THEN u.beds_max END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_min END),
+  coalesce(u.baths, CASE WHEN u.baths_min = u.baths_max OR count(u.baths) OVER () = 0 THEN u.baths_max END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_min END),
+  coalesce(u.rent, CASE WHEN u.rent_min = u.rent_max OR count(u.rent) OVER () = 0 THEN u.rent_max END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_min END),
+  coalesce(u.area, CASE WHEN u.area_min = u.area_max OR count(u.area) OVER () = 0 THEN u.area_max END)
+FROM (
+  SELECT
+    j.key AS number,
+    CAST(j.value ->> 'beds' AS double precision) AS beds,
+    CAST(j.value ->> 'baths' AS double precision) AS baths,
+    CAST(j.value ->> 'rent' AS double precision) AS rent,
+    CAST(j.value ->> 'area' AS double precision) AS area,
+    NEW.beds_min AS beds_min, NEW.beds_max AS beds_max, NEW.baths_min AS baths_min, NEW.baths_max AS baths_max,
+    NEW.rent_min AS rent_min, NEW.rent_max AS rent_max, NEW.area_min AS area_min, NEW.area_max AS area_max
+  FROM json_array_elements(NEW.units) WITH ORDINALITY AS j (value, key)
+) u;
+INSERT INTO listing_units
+  (listing_id, number, rent, beds_low, beds_high, baths_low, baths_high, rent_low, rent_high, area_low, area_high)
+SELECT NEW.id, 0, NULL, NEW.beds_min, NEW.beds_max, NEW.baths_min, NEW.baths_max, 
+  NEW.rent_min, NEW.rent_max, NEW.area_min, NEW.area_max
+WHERE coalesce(json_array_length(NEW.units), 0) = 0;
+END IF;
+RETURN NULL;
+END $$;
+
+CREATE TRIGGER listing_units_new AFTER INSERT OR DELETE ON listings
+FOR EACH ROW EXECUTE FUNCTION listing_units_follow();
+
+CREATE TRIGGER listing_units_changed
+AFTER UPDATE OF units, beds_min, beds_max, baths_min, baths_max, rent_min, rent_max, area_min, area_max ON listings
+FOR EACH ROW WHEN (
+  NEW.units::text IS DISTINCT FROM OLD.units::text
+  OR NEW.beds_min IS DISTINCT FROM OLD.beds_min
+  OR NEW.beds_max IS DISTINCT FROM OLD.beds_max
+  OR NEW.baths_min IS DISTINCT FROM OLD.baths_min
+  OR NEW.baths_max IS DISTINCT FROM OLD.baths_max
+  OR NEW.rent_min IS DISTINCT FROM OLD.rent_min
+  OR NEW.rent_max IS DISTINCT FROM OLD.rent_max
+  OR NEW.area_min IS DISTINCT FROM OLD.area_min
+  OR NEW.area_max IS DISTINCT FROM OLD.area_max
+) EXECUTE FUNCTION listing_units_follow();
+-- @both
+
 CREATE VIEW scrape_jobs AS
 SELECT
   coalesce(s.job_id, s.id) AS id,

@@ -169,7 +169,12 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     return router
 
 
-_PLACE = {name: value for name, value in record_example(Place).items() if name in PlaceReport.model_fields}
+_PLACE = {
+    "keyword": "bars",
+    "zip": "85004",
+    "city": "Phoenix",
+    **{name: value for name, value in record_example(Place).items() if name in PlaceReport.model_fields},
+}
 _POINTS = {
     "columns": list(COLUMNS),
     "points": [[_PLACE[name] for name in COLUMNS]],

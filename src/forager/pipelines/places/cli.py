@@ -1,6 +1,7 @@
 """`forager places …`: price a job, and run it."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from forager.core.errors import Rejected
 from forager.sdk.cli import render
-from forager.sdk.cli.invocation import Json, Reached, invocation, with_api
+from forager.sdk.cli.invocation import JobId, Json, Reached, full_job, invocation, read_job, with_api
 from forager.sdk.cli.render import Figures, Job, Words, answered, count, some, spent_with_assumed
 from forager.sdk.cli.run_job import run_job
 
@@ -45,7 +46,13 @@ def plan(
 ) -> None:
     """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing."""
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
-    priced = with_api(context, lambda at: at.api.post("/places/plan", job), store="optional")
+
+    async def quick(settings: Any, database: Any) -> Any:
+        from forager.pipelines.places.wiring import price_at_rest
+
+        return await price_at_rest(settings, database, job)
+
+    priced = with_api(context, lambda at: at.api.post("/places/plan", job), store="optional", quick=quick)
     if as_json:
         render.show_json(priced)
     else:
@@ -100,6 +107,123 @@ def run(
         )
 
     with_api(context, work, store="created")
+
+
+@commands.command()
+def coverage(
+    context: typer.Context,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", parser=read_job, help="Places job (default: the newest).")
+    ] = None,
+    zips: Annotated[bool, typer.Option("--zips", help="Only the ZIPs that were cut off, one per line.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how far the ZIPs of a job were read: complete, cut off at the last page, empty, failed, open."""
+
+    async def work(at: Reached) -> Any:
+        return await at.api.get("/places/coverage", job=None if job is None else await full_job(at.api, job))
+
+    seen = with_api(context, work)
+    if as_json:
+        render.show_json(seen)
+        return
+    cut = [each["zip"] for each in seen["zips"] if each["state"] == CUT_OFF]
+    if zips:
+        for code in cut:
+            typer.echo(code)
+        return
+    counts = Counter(each["state"] for each in seen["zips"])
+    rows = [(state.replace("_", " "), render.count(number)) for state, number in sorted(counts.items())]
+    render.out().print(render.facts([("job", seen["job_id"]), ("ZIPs", render.count(len(seen["zips"]))), *rows]))
+    if cut:
+        note = f"{some(len(cut), 'ZIP')} may have more places. Read on: forager places deepen {seen['job_id']}"
+        render.notes().print(note, markup=False, soft_wrap=True)
+
+
+@commands.command()
+def deepen(
+    context: typer.Context,
+    job: JobId,
+    keywords: Annotated[
+        list[str] | None,
+        typer.Option("--keyword", "-k", help="Neighbouring term instead of further pages (repeatable)."),
+    ] = None,
+    pages: Annotated[
+        int | None,
+        typer.Option("--pages", "-p", min=1, max=10, help="Last page (default: 10; with -k that of the job)."),
+    ] = None,
+    max_credits: MaxCredits = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what it would cost.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read the ZIPs on that a job left cut off: their further pages, or neighbouring terms.
+
+    Shows the estimate and asks before anything is spent. With several terms there is a job for each, and --max-credits
+    holds for each of them.
+    """
+    settings = invocation(context).settings()
+
+    async def work(at: Reached) -> Any:
+        whole = await full_job(at.api, job)
+        before = (await at.api.get(f"/jobs/{whole}"))["params"]
+        seen = await at.api.get("/places/coverage", job=whole)
+        cut = [each["zip"] for each in seen["zips"] if each["state"] == CUT_OFF]
+        passes = second_pass(before, cut, keywords or [], pages, max_credits)
+        priced = [await at.api.post("/places/plan", each) for each in passes]
+        if as_json and (plan or not passes):
+            render.show_json([{"job": each, "plan": price} for each, price in zip(passes, priced, strict=True)])
+            return
+        if not passes:
+            render.out().print("No ZIP of this job was cut off: there is nothing to read on.")
+            return
+        for each, price in zip(passes, priced, strict=True):
+            if not as_json:
+                render.out().print(render.facts([("second pass", request(each)), *plan_figures(price)]))
+        if plan:
+            return
+        if not yes and not typer.confirm("Continue?", err=True):
+            raise typer.Abort
+        if at.engine is not None:
+            check_key(settings)
+        for each in passes:
+            await run_job(at, "/places/jobs", each, words=words, total="total_queries", as_json=as_json)
+
+    with_api(context, work)
+
+
+CUT_OFF = "cut_off"
+
+
+def second_pass(
+    before: Mapping[str, Any], cut: Sequence[str], keywords: Sequence[str], pages: int | None, max_credits: int | None
+) -> list[dict[str, Any]]:
+    """Return the jobs of a second pass over ZIPs that were cut off; none if nothing is left to read. Raises `Rejected`
+    if the first pass has already read to the last page that Serper has."""
+    if not cut:
+        return []
+    last = int(before.get("pages") or 3)
+    budget = {} if max_credits is None else {"max_credits": max_credits}
+    if keywords:
+        each = {"zips": list(cut), "pages": pages or last, **budget}
+        return [{"keyword": keyword, **each} for keyword in keywords]
+    if last >= (pages or LAST_PAGE):
+        raise Rejected(
+            f"The job has read to page {last}. Give a higher --pages (up to {LAST_PAGE}), or neighbouring terms with"
+            " -k."
+        )
+    return [
+        {
+            "keyword": before["keyword"],
+            "zips": list(cut),
+            "first_page": last + 1,
+            "pages": pages or LAST_PAGE,
+            **budget,
+        }
+    ]
+
+
+LAST_PAGE = 10
 
 
 def check_key(settings: "SettingsTree") -> None:

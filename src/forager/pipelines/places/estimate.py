@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forager.extract.serper import package_for
 from forager.pipelines.places.job import PlacesJob, zip_codes
 from forager.pipelines.places.parse import CREDIT
 from forager.pipelines.places.zips import ZipTable
@@ -19,29 +20,6 @@ PRIOR = 0.6
 """Assumed share of full pages without recorded data."""
 
 Binds = Literal["max_credits", "lane_rate", "concurrency", "latency"]
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A Serper package: its credits, price and rate."""
-
-    name: str
-    credits: int
-    price_per_1000: Decimal
-    rate: int
-
-
-PACKAGES = (
-    Package("Starter", 50_000, Decimal("1.00"), 50),
-    Package("Standard", 500_000, Decimal("0.75"), 100),
-    Package("Scale", 2_500_000, Decimal("0.50"), 200),
-    Package("Ultimate", 12_500_000, Decimal("0.30"), 300),
-)
-
-
-def package_for(rate: int) -> Package:
-    """Return the smallest package that allows this many queries per second."""
-    return next((package for package in PACKAGES if package.rate >= rate), PACKAGES[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +115,10 @@ class PlacesPlan(BaseModel):
 def estimate(job: PlacesJob, zips: ZipTable, terms: Terms, density: Density | None = None) -> PlacesPlan:
     density = density or Density()
     codes = zip_codes(job, zips)
-    likely = [sum(density.reach(code, page) for code in codes) for page in range(1, job.pages + 1)]
+    depth = job.pages - job.first_page + 1  # a second pass begins behind pages that were full
+    likely = [sum(density.reach(code, page) for code in codes) for page in range(1, depth + 1)]
     most = None if job.max_credits is None else job.max_credits // CREDIT
-    expected, worst = _within(likely, most), _within([float(len(codes))] * job.pages, most)
+    expected, worst = _within(likely, most), _within([float(len(codes))] * depth, most)
     pace = _pace(job, terms)
     seconds = _seconds(expected, pace, terms.latency)
     package = package_for(terms.rate) if terms.price_per_1000 is None else None
@@ -147,8 +126,8 @@ def estimate(job: PlacesJob, zips: ZipTable, terms: Terms, density: Density | No
     expected_credits, worst_credits = round(sum(expected)) * CREDIT, round(sum(worst)) * CREDIT
     return PlacesPlan(
         zips=len(codes),
-        pages=job.pages,
-        queries=len(codes) * job.pages,
+        pages=depth,
+        queries=len(codes) * depth,
         worst_credits=worst_credits,
         expected_credits=expected_credits,
         zips_with_history=sum(map(density.knows, codes)),

@@ -17,6 +17,7 @@ feature = Feature(
     checks=Ref("forager.pipelines.places.wiring:checks"),
     commands=Ref("forager.pipelines.places.cli:commands"),
     kind="place",
+    rows="/places",
     words=Ref("forager.pipelines.places.cli:words"),
     page=DashboardPage("Places", "forager.pipelines.places.page"),
     demo=Ref("forager.pipelines.places.demo:demo"),

@@ -136,6 +136,15 @@ class PlacesJob(BaseModel):
         ),
     ] = None
     pages: PageCount = 3
+    first_page: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=1,
+            le=10,
+            description="First page per ZIP: above 1 for a second pass over ZIPs that were cut off.",
+        ),
+    ] = 1
     batch_size: BatchSize = 100
     concurrency: Concurrency | None = None
     dry_run: Annotated[StrictBool, Field(description="Store the price of the job and send nothing.")] = False
@@ -161,6 +170,8 @@ class PlacesJob(BaseModel):
     def _state_or_zips(self) -> Self:
         if self.state is None and self.zips is None:
             raise ValueError("give `state` (such as AZ) or `zips` (such as 85001)")
+        if self.first_page > self.pages:
+            raise ValueError(f"`first_page` is {self.first_page}, above the last page; set `pages` to it or higher")
         if self.state is not None and self.zips is not None:
             raise ValueError("give either `state` or `zips`, not both: `zips` alone names the area")
         return self
@@ -187,7 +198,7 @@ def places_params(defaults: PlacesDefaults) -> type[PlacesJob]:
 
 
 def zip_codes(job: PlacesJob, zips: ZipTable) -> Sequence[str]:
-    """Return the ZIPs of a job in order. `len(…) * job.pages` is its number of queries."""
+    """Return the ZIPs of a job in order. Each has a query for every page from `first_page` to `pages`."""
     if job.zips is not None:
         return job.zips
     return [known.zip for known in zips.of_state(job.state or "", po_boxes=job.po_boxes)]

@@ -17,6 +17,7 @@ from forager.core.errors import Evidence, Permanent
 from forager.core.http import Response
 from forager.core.record import trusted
 from forager.core.states import ErrorType
+from forager.extract.serper import facts
 from forager.pipelines.places.job import Query
 from forager.pipelines.places.records import SOURCE, SOURCE_VERSION, Place, Sighting
 
@@ -141,24 +142,6 @@ def number(value: object, least: float, most: float) -> float | None:
 
 def count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_INT else None
-
-
-def error_message(response: Response) -> str:
-    """Return the message of an error answer: Serper's `message`, else the start of the body."""
-    try:
-        decoded = orjson.loads(response.body)
-    except ValueError:
-        decoded = None
-    words = decoded.get("message") if isinstance(decoded, dict) else None
-    if not isinstance(words, str):
-        words = response.body[:1_000].decode("utf-8", "replace")
-    words = " ".join(words.replace("\0", "").split())
-    return (words[:300] if words else "no message").rstrip(".")
-
-
-def facts(response: Response, **more: int) -> dict[str, int]:
-    """Return the facts about a call that are stored with the task."""
-    return {"api_status": response.status, "api_ms": response.elapsed_ms, **more}
 
 
 def _sighting(uid: str, row: dict[str, Any], page: PlacesPage, query: Query, response: Response) -> Sighting:

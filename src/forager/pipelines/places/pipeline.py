@@ -33,9 +33,9 @@ def plan(job: PlacesJob, zips: ZipTable) -> Iterator[Plan]:
     for zip_code in zip_codes(job, zips):
         known = zips.get(zip_code)
         state = known.state if known else job.state
-        for page in range(1, pages + 1):
+        for page in range(job.first_page, pages + 1):
             query = new({"keyword": keyword, "zip": zip_code, "page": page, "pages": pages, "state": state})
-            yield Plan(query, rank=page, after=query.previous())
+            yield Plan(query, rank=page, after=query.previous() if page > job.first_page else None)
 
 
 def limits(job: PlacesJob) -> JobLimits:

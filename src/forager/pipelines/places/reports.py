@@ -1,6 +1,8 @@
 """The queries of the places pipeline: find places, and count how full the pages of a ZIP were in earlier jobs."""
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +25,9 @@ TASKS_READ = 100_000
 class PlaceReport(Report):
     """A business, with everything that is known of it."""
 
+    keyword: str | None = Field(default=None, description="Keyword for which it was first found.")
+    zip: str | None = Field(default=None, description="ZIP of its address, else the ZIP in which it was first found.")
+    city: str | None = Field(default=None, description="City of its address.")
     place_uid: str = Field(description="placeId, else cid, else a hash of title and address.")
     title: str | None
     address: str | None
@@ -67,7 +72,7 @@ async def find_places(
     """Return places sorted by discovery; with a ZIP, by place_uid."""
     plan = await walk_for(db, asked or PlaceFilter())
     rows, following = await walk(db, plan, cursor, limit)
-    return QueryPage(items=[_place(row) for row in rows], next_cursor=following)
+    return QueryPage(items=await _reports(db, rows), next_cursor=following)
 
 
 async def one_place(db: Database, uid: str) -> PlaceReport:
@@ -76,7 +81,7 @@ async def one_place(db: Database, uid: str) -> PlaceReport:
     rows = await db.fetch("SELECT * FROM places WHERE place_uid = :uid", {"uid": uid})
     if not rows:
         raise NotFound(f"There is no place {uid!r}.")
-    return _place(rows[0])
+    return (await _reports(db, rows))[0]
 
 
 async def density(db: Database, *, keyword: str, state: str | None = None, full_page: int = FULL_PAGE) -> Density:
@@ -199,9 +204,40 @@ def _of_sighting(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, An
     return conditions, values
 
 
-def _place(row: Row) -> PlaceReport:
+AT_ONCE = 500
+"""Places whose sightings are read by one statement."""
+# `Stone Creek, AZ 85018` at the end of a United States address, with or without its country.
+_CITY_AND_ZIP = re.compile(
+    r"(?:^|,)\s*([^,\d][^,]*?),\s*[A-Z]{2}\s+(\d{5})(?:-\d{4})?(?:,\s*(?:USA|United States))?\s*$"
+)
+
+
+async def _reports(db: Database, rows: Sequence[Row]) -> list[PlaceReport]:
+    """Add to each place what people sort a table by: keyword, ZIP and city. The first sighting counts."""
+    first: dict[str, Row] = {}
+    uids = [row["place_uid"] for row in rows]
+    for start in range(0, len(uids), AT_ONCE):
+        some = {f"u{n}": uid for n, uid in enumerate(uids[start : start + AT_ONCE])}
+        seen = await db.fetch(
+            "SELECT place_uid, job_id, keyword, zip FROM sightings"
+            f" WHERE place_uid IN ({', '.join(f':{name}' for name in some)}) ORDER BY job_id DESC",
+            some,
+        )
+        first |= {each["place_uid"]: each for each in seen}  # the oldest comes last, and stays
+    return [_place(row, first.get(row["place_uid"])) for row in rows]
+
+
+def _place(row: Row, seen: Row | None) -> PlaceReport:
     times = {name: at(row[name]) for name in ("first_seen_at", "last_seen_at", "changed_at", "gone_at")}
-    return PlaceReport(**{**row, **times})
+    city, code = city_and_zip(row["address"])
+    keyword, queried = (None, None) if seen is None else (seen["keyword"], seen["zip"])
+    return PlaceReport(**{**row, **times, "keyword": keyword, "zip": code or queried, "city": city})
+
+
+def city_and_zip(address: str | None) -> tuple[str | None, str | None]:
+    """Read the city and the ZIP from the end of an address; (None, None) if it does not end with them."""
+    found = _CITY_AND_ZIP.search(address or "")
+    return (found[1], found[2]) if found else (None, None)
 
 
 def _pages(counted: dict[str, list[int]]) -> dict[str, Pages]:

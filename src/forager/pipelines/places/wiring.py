@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pydantic import SecretStr
 
+from forager.core.database import Database
 from forager.core.errors import ForagerError, Retry
 from forager.core.pipeline import Pipeline
 from forager.core.schedules import Charge
+from forager.extract.serper import package_for
 from forager.pipelines.places import pipeline
-from forager.pipelines.places.estimate import PlacesPlan, Terms, estimate, package_for
-from forager.pipelines.places.job import PlacesDefaults, PlacesJob, places_params
+from forager.pipelines.places.estimate import Density, PlacesPlan, Terms, estimate
+from forager.pipelines.places.job import PlacesDefaults, PlacesJob, check, places_params
 from forager.pipelines.places.reports import density
 from forager.pipelines.places.settings import PlacesSettings
 from forager.pipelines.places.steps import API_KEY, Serper
@@ -80,10 +83,27 @@ def checks(settings: SettingsTree) -> Iterator[Finding]:
 async def price(service: Service, job: PlacesJob) -> PlacesPlan:
     """Calls nothing upstream and spends nothing. Runs in a thread: a job can have 50,000 ZIPs."""
     own = service.settings.of(PlacesSettings)
-    terms = Terms(rate=own.serper_rate, concurrency=own.serper_concurrency, price_per_1000=own.serper_price_per_1000)
     zips = await service.reference("zips")
     recorded = await density(service.database, keyword=job.keyword, state=job.state)
-    return await asyncio.to_thread(estimate, job, zips, terms, recorded)
+    return await asyncio.to_thread(estimate, job, zips, _terms(own), recorded)
+
+
+async def price_at_rest(settings: SettingsTree, database: Database | None, params: Mapping[str, Any]) -> Any:
+    """Return the price as the API does, without opening the application: from the settings, the table of ZIPs and, if
+    there is a store, what it recorded. None if the table is in a warehouse. Raises `ValueError` for wrong
+    parameters."""
+    own = settings.of(PlacesSettings)
+    if isinstance(own.zip_table, str):
+        return None
+    job = places_params(PlacesDefaults(pages=own.default_pages, batch_size=own.default_batch_size))(**params)
+    zips = shipped_zips() if own.zip_table is None else ZipTable.from_csv(own.zip_table)
+    check(job, zips)
+    recorded = Density() if database is None else await density(database, keyword=job.keyword, state=job.state)
+    return estimate(job, zips, _terms(own), recorded).model_dump(mode="json")
+
+
+def _terms(own: PlacesSettings) -> Terms:
+    return Terms(rate=own.serper_rate, concurrency=own.serper_concurrency, price_per_1000=own.serper_price_per_1000)
 
 
 async def charge(service: Service, job: PlacesJob) -> Charge | None:

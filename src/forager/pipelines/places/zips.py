@@ -4,8 +4,6 @@ Immutable once loaded; never uses the network. A ZIP is text everywhere: a numbe
 """
 
 import csv
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,10 +11,13 @@ from sys import intern
 from typing import Any, NamedTuple
 
 import orjson
+import zstandard
 
 from forager.core.errors import ForagerError, Rejected
 
 STANDARD = "STANDARD"
+SHIPPED = Path(__file__).with_name("zips.json.zst")
+"""The included table, as lists of the values of each column."""
 _MOST_ERRORS = 5
 _TRUE = {"", "1", "true", "t", "yes", "y"}
 _FALSE = {"0", "false", "f", "no", "n"}
@@ -84,7 +85,8 @@ def _text(value: Any) -> str:
 
 @cache
 def shipped_zips() -> ZipTable:
-    """The table of the `zipcodes` package: some 42,800 ZIPs, read once, in about half a second: not on the loop."""
+    """The included table: some 42,800 ZIPs, made from the package `zipcodes` by `scripts/zip_table.py`. Read once, in
+    about a tenth of a second: not on the loop."""
     return ZipTable(_shipped_rows())
 
 
@@ -160,43 +162,10 @@ def _degrees(column: str, text: str, most: float) -> float | None:
     return value
 
 
-# The package keeps 40 MB in memory, and twice that while it unpacks: a separate process frees them at its end. Read by
-# prefix, because its list of everything takes 140 MB.
-_READ_PACKAGE = """
-import json, sys, zipcodes
-for prefix in range(100):
-    rows = [[raw[name] for name in sys.argv[1:]] for raw in zipcodes.similar_to(f"{prefix:02}")]
-    print(json.dumps(rows))
-"""
-_COLUMNS = ("zip_code", "state", "city", "county", "lat", "long", "zip_code_type", "active")
-
-
 def _shipped_rows() -> Iterator[Zip]:
-    command = [sys.executable, "-P", "-c", _READ_PACKAGE, *_COLUMNS]  # -P: nothing from where we happen to stand
-    with subprocess.Popen(  # noqa: S603 - ours
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as reader:
-        for line in reader.stdout or ():
-            for row in orjson.loads(line):
-                yield _from_package(*row)
-        problem = reader.stderr.read().decode(errors="replace").strip() if reader.stderr else ""
-    if reader.returncode:
-        last = problem.rpartition("\n")[2] or f"it ended with {reader.returncode}"
-        raise ForagerError(
-            f"The table of ZIPs in the package `zipcodes` cannot be read: {last}. Install Forager again."
-        )
-
-
-def _from_package(
-    zip_code: str, state: str, city: str, county: str, lat: str, long: str, type_: str, active: bool
-) -> Zip:
-    return Zip(
-        zip=zip_code,
-        state=intern(state),
-        city=city or None,
-        county=intern(county) or None,
-        lat=float(lat) if lat else None,
-        long=float(long) if long else None,
-        type=intern(type_),
-        active=bool(active),
-    )
+    try:
+        columns = orjson.loads(zstandard.decompress(SHIPPED.read_bytes()))
+    except (OSError, ValueError, zstandard.ZstdError) as error:
+        raise ForagerError(f"The included table of ZIPs cannot be read: {error}. Install Forager again.") from error
+    for zip_code, state, city, county, lat, long, type_, active in zip(*columns.values(), strict=True):
+        yield Zip(zip_code, intern(state), city or None, intern(county) or None, lat, long, intern(type_), bool(active))

@@ -11,6 +11,7 @@ feature = Feature(
     estimate=Ref("forager.pipelines.products.wiring:price"),
     routes=Ref("forager.pipelines.products.api.catalogue:routes"),
     commands=Ref("forager.pipelines.products.cli.catalogue:commands"),
+    app_steps=Ref("forager.pipelines.products.app_steps:app_steps"),
     kind="product",
     shortcuts=(
         Shortcut(
@@ -28,7 +29,7 @@ feature = Feature(
     indexed=Ref("forager.pipelines.products.wiring:indexed"),
     words=Ref("forager.pipelines.products.cli:words"),
     loop=Ref("forager.pipelines.products.wiring:upkeep"),
-    at_rest=Ref("forager.pipelines.products.reports.health:check_at_rest"),
+    at_rest=Ref("forager.pipelines.products.wiring:check_at_rest"),
     figures=Ref("forager.pipelines.products.reports.health:figures"),
     page=DashboardPage("Products", "forager.pipelines.products.page"),
     concerns=Ref("forager.pipelines.products.reports.health:concerns"),

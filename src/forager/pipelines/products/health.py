@@ -6,7 +6,8 @@ changed or the parser is broken: the field is then quarantined (see `reports_hea
 
 On a shop's first day there is no mean. Its products are then compared with themselves: a field that an earlier visit
 showed and the last one did not is marked on the product (`unseen`), and a page that showed a product and shows none any
-more keeps its `product_url`.
+more keeps its `product_url`. A parser that never found a product is compared with the pages: only pages that present a
+product by their markup, or showed one before, are counted, so all of them are expected to show one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -151,6 +152,11 @@ def falls_of_visits(counts: Mapping[str, int], unseen: Mapping[str, int], read: 
     products = counts["products"]
     for name in FIELDS:
         yield from _fall(name, counts[name] - unseen.get(name, 0), products, counts[name], products)
+
+
+def falls_of_first_day(today: Mapping[str, int]) -> Iterator[Fall]:
+    """Yield a fall if the counted pages of a shop without earlier days show far fewer products than there are pages."""
+    yield from _fall(EVERYTHING, today["products"], today["pages"], today["pages"], today["pages"])
 
 
 def _fall(name: str, filled: int, of: int, filled_before: int, of_before: int) -> Iterator[Fall]:

@@ -1,7 +1,7 @@
 """Decides the outcome of a parsed page: the records of the page and its product, or an error. Pure."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +17,11 @@ from forager.extract.html.document import Document, is_binary
 from forager.extract.html.page_kind import page_kind
 from forager.extract.products.findings import ProductFindings, says_missing
 from forager.extract.products.parser import Parser
+from forager.extract.products.wrappers import PageWrapper, read_learnt
 from forager.extract.text.urls import canonical_url, url_hash
 from forager.pipelines.products.records import CrawledPage, Product
 from forager.pipelines.products.tasks import Crawl
+from forager.pipelines.products.wrappers import reader_with
 
 # The links of a page that a crawl of its site may follow. Pure.
 #
@@ -170,15 +172,21 @@ class Seen:
 
 
 def read_page(
-    body: bytes, url: str, read: Callable[[Document], ProductFindings], links: bool = False
+    body: bytes,
+    url: str,
+    read: Callable[[Document], ProductFindings],
+    links: bool = False,
+    wrappers: Sequence[PageWrapper] = (),
 ) -> ProductPageRead:
-    """Read a page with this canonical URL by the function of its parser. Links are read only if they are wanted, and
-    not from the page of a product."""
+    """Read a page with this canonical URL by the function of its parser, then by the wrapper of its template. Links are
+    read only if they are wanted, and not from the page of a product."""
     document = Document(body, url, markup_first=True)
     missing = says_missing(document)
     if missing is not None:
         return ProductPageRead(missing=missing)
     findings = read(document)
+    if wrappers:
+        read_learnt(document, findings, wrappers)
     if findings.is_product:
         return ProductPageRead(findings)
     followed = tuple(followable(document)) if links else ()
@@ -194,10 +202,22 @@ def _offers_product(document: Document, findings: ProductFindings) -> bool:
     return kind.kind == "product" and kind.confidence >= SURE
 
 
-async def read_by(offload: Offload, body: bytes, url: str, parser: Parser, *, links: bool = False) -> Seen:
-    """Read a page by its parser, in a reader. Raises `ReadError` if the parser raises, and `ParseFailed`."""
-    page = await offload(read_page, body, url, parser.read, links)
-    return Seen(url, parser, page.findings.restored(), page.missing, page.links, page.offers_product)
+async def read_by(
+    offload: Offload,
+    body: bytes,
+    url: str,
+    parser: Parser,
+    *,
+    links: bool = False,
+    wrappers: tuple[PageWrapper, ...] = (),
+) -> Seen:
+    """Read a page by its parser and the shop's wrappers, in a reader. Raises `ReadError` if the parser raises, and
+    `ParseFailed`."""
+    further = (wrappers,) if wrappers else ()
+    page = await offload(read_page, body, url, parser.read, links, *further)
+    return Seen(
+        url, reader_with(parser, wrappers), page.findings.restored(), page.missing, page.links, page.offers_product
+    )
 
 
 def product_of(seen: Seen, response: Response, page_hash: str) -> Product:

@@ -6,7 +6,7 @@ The pipeline as a value. What comes from settings is an argument of `build`; not
 from collections.abc import Iterator
 
 from forager.core.errors import Retry
-from forager.core.pipeline import Lane, Pipeline, step
+from forager.core.pipeline import Lane, Pipeline, app_step, step
 from forager.core.recheck import Recheck, recheck
 from forager.core.task import Plan
 from forager.extract.products.parser import Parsers
@@ -18,6 +18,7 @@ from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture
 from forager.pipelines.products.records import CrawledPage, Product
 from forager.pipelines.products.steps import Crawler
 from forager.pipelines.products.tasks import CATALOGUE, Alert, Crawl, Parse, Sitemap, crawl_ended, recrawl_rule
+from forager.pipelines.products.wrappers import SiteLook, Wrapper
 
 NAME = "products"
 RETRY = Retry(3, first=5.0)
@@ -53,20 +54,18 @@ def build(
     retry: Retry = RETRY,
     lane: Lane = EVERY_SHOP,
     downloads: Downloads | None = None,
-    shadow: float = 1.0,
 ) -> Pipeline:
-    """The pipeline with these parsers, and this lane for shops without rules of their own. `shadow`: the share of pages
-    on which candidate parsers run as well."""
-    crawler = Crawler(parsers, timeout, shadow)
+    """The pipeline with these parsers, and this lane for shops without rules of their own. Its pages are read by app
+    steps, because the wrappers of a shop are in the store."""
+    crawler = Crawler(parsers, timeout)
     downloads = downloads or Downloads()
     return Pipeline(
         name=NAME,
         params=CrawlJob,
         plan=plan,
         steps=(
-            step(
+            app_step(
                 Crawl,
-                crawler.crawl,
                 price=PAGE,
                 timeout=timeout + 30.0,
                 retry=retry,
@@ -74,7 +73,7 @@ def build(
                 attempts=True,
                 on_end=crawl_ended,
             ),
-            step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
+            app_step(Parse, timeout=timeout + 30.0, retry=retry),
             step(Pictures, downloads.plan),
             step(FetchPicture, downloads.fetch, timeout=timeout + 30.0, retry=retry),
             step(Alert, crawler.alert),
@@ -82,7 +81,7 @@ def build(
             step(Sitemap, crawler.sitemap, price=PAGE, timeout=timeout + 60.0, retry=retry, attempts=True),
         ),
         records=(CrawledPage, Product, Picture, ParserAlert),
-        tables=(ParserHealth, ParserTrial, Quarantine, Audit, SqlRequest),
+        tables=(ParserHealth, ParserTrial, Quarantine, Audit, SqlRequest, Wrapper, SiteLook),
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,

@@ -16,6 +16,7 @@ from forager.core.record import Clear, Index, Record
 from forager.extract.products.findings import FIELDS
 from forager.extract.text.prices import Availability
 from forager.pipelines.products.health import EVERYTHING
+from forager.pipelines.products.wrappers import LEARNT
 
 # Merges a quarantined field: the last good value stays, the new one is stored in `held`. Pure.
 
@@ -51,11 +52,15 @@ def kept_values(now: "Product", before: "Product | None") -> dict[str, Any]:
 def _held_back(marks: Mapping[str, Sequence[str]], now: "Product") -> list[str]:
     if now.parser is None or now.parser_version is None:
         return []
-    reader = reader_of(now.parser, now.parser_version)
+    reader, evidence = reader_of(now.parser, now.parser_version), now.evidence or {}
     marked = {name for name, readers in marks.items() if reader in readers}
-    if EVERYTHING in marked:
-        return list(FIELDS)
-    return [name for each in FIELDS if each in marked for name in TOGETHER.get(each, (each,))]
+    held = FIELDS if EVERYTHING in marked else tuple(name for name in FIELDS if name in marked)
+    if now.parser.endswith(LEARNT):  # what was held back of the parser alone still is, but for what was learnt since
+        own = now.parser.removesuffix(LEARNT) + "/"
+        before = {name for name, readers in marks.items() if any(each.startswith(own) for each in readers)}
+        guessed = (name for name in FIELDS if evidence.get(name, {}).get("source") != "learnt")
+        held = (*held, *(name for name in guessed if before & {EVERYTHING, name}))
+    return list(dict.fromkeys(name for each in held for name in TOGETHER.get(each, (each,))))
 
 
 # Computes the interval until a page is crawled again: shorter after a change or a failure, longer without one. Pure.

@@ -1,6 +1,7 @@
 """The settings of the products pipeline."""
 
 from functools import partial
+from typing import Literal
 
 from forager.sdk.settings import FeatureSettings, Texts, setting
 
@@ -19,6 +20,10 @@ class ProductsSettings(FeatureSettings):
     )
     product_shadow_share: float = _products(
         1.0, "Share of crawled pages on which a candidate parser runs as well; 0: none.", ge=0, le=1
+    )
+    product_wrappers: Literal["adopt", "propose", "off"] = _products(
+        "adopt",
+        "Wrappers that a shop's pages teach: adopt those that fulfil the rule, only propose them, or do not learn.",
     )
     product_images_max: int = _products(
         20, "Pictures to download of one product while Forager runs; 0 downloads none.", ge=0, le=20, common=True

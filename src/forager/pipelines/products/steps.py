@@ -3,11 +3,10 @@
 Nothing is retried, waited for or counted here: the engine acts on the outcome.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from forager.core.errors import NameUnknown, ParseFailed, Permanent
+from forager.core.errors import ParseFailed, Permanent, unknown_names_are_final
+from forager.core.hosts import host_of
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import MAX_CHILDREN, Done, Outcome
 from forager.core.reading import offload_of
@@ -38,6 +37,7 @@ from forager.pipelines.products.parser_trial import counted_trial, in_share, tri
 from forager.pipelines.products.records import CrawledPage
 from forager.pipelines.products.sitemap import discover_sitemaps, plan_for, read_sitemap
 from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap
+from forager.pipelines.products.wrappers import NoWrappers, WrapperSource, reader_with
 
 MOST_BYTES = 10 * 1024 * 1024
 """A longer page is refused."""
@@ -51,13 +51,14 @@ class Crawler:
     timeout: float = 30.0
     shadow: float = 1.0
     """The share of pages on which a candidate parser runs as well."""
+    wrappers: WrapperSource = field(default_factory=NoWrappers)
 
     async def crawl(self, task: Crawl, fetch: Fetch) -> Outcome:
         """Fetch a page and store it; parse it from there; settle page, product and links together.
 
         A page whose parser breaks is not fetched again: its parse becomes a task of its own, on the stored page.
         """
-        with _unknown_names_are_final():
+        with unknown_names_are_final():
             response = await fetch(self._request(task))
         if response.status == 304:
             seen_page = page_of(task, response, "unchanged")
@@ -68,11 +69,18 @@ class Crawler:
             return Done(records=(page,), gone=(gone,), cost=1, facts=facts_of(response))
         refuse_unless_page(response)
         url = _address(task, response)
-        parser = self.parsers.for_url(url)
+        parser, wrappers = self.parsers.for_url(url), await self.wrappers.of(host_of(url))
         try:
-            seen = await read_by(offload_of(fetch), response.body, url, parser, links=task.depth is not None)
+            seen = await read_by(
+                offload_of(fetch), response.body, url, parser, links=task.depth is not None, wrappers=wrappers
+            )
         except Exception:  # noqa: BLE001 - a parser is a plug-in: whatever it raises, the page is safe
-            return await self._with_shadow(_parse_later(task, response, parser), task, response, url, None, fetch)
+            return await self._with_shadow(
+                _parse_later(task, response, reader_with(parser, wrappers)), task, response, url, None, fetch
+            )
+        if wrappers and task.product_url is None and not seen.findings.is_product:
+            # A page that was submitted again: if it showed a product before, its layout may have changed.
+            task = task.model_copy(update={"product_url": await self.wrappers.product_of(task.key())})
         return await self._with_shadow(_outcome(task, response, seen), task, response, url, seen, fetch)
 
     async def parse(self, task: Parse, fetch: Fetch) -> Outcome:
@@ -80,9 +88,9 @@ class Crawler:
         response = await read_or_fetch(fetch, task.html, self._request(Crawl(url=task.url)))
         refuse_unless_page(response)
         url = _address(task, response)
-        parser = self.parsers.for_url(url)
+        parser, wrappers = self.parsers.for_url(url), await self.wrappers.of(host_of(url), fresh=True)
         try:
-            seen = await read_by(offload_of(fetch), response.body, url, parser)
+            seen = await read_by(offload_of(fetch), response.body, url, parser, wrappers=wrappers)
         except ParseFailed as error:
             evidence, facts = response.evidence(), facts_of(response)
             raise ParseFailed(error.message, reason=error.reason, evidence=evidence, facts=facts).at(
@@ -122,7 +130,7 @@ class Crawler:
 
     async def sitemap(self, task: Sitemap, fetch: Fetch) -> Outcome:
         """Turn the addresses of a sitemap, or of those that a site's robots.txt names, into tasks."""
-        with _unknown_names_are_final():
+        with unknown_names_are_final():
             if task.discover:
                 return await discover_sitemaps(task, fetch, timeout=self.timeout)
             return await read_sitemap(task, fetch, timeout=self.timeout)
@@ -175,14 +183,3 @@ def _followed(task: Crawl, seen: Seen) -> list[Plan]:
     depth = task.depth if task.depth is not None else -1
     deep = [(link.url, depth if link.is_next else depth - 1) for link in seen.links[:MAX_CHILDREN]]
     return [plan_for(task, Crawl, url=url, depth=left) for url, left in deep if left >= 0]
-
-
-@contextmanager
-def _unknown_names_are_final() -> Iterator[None]:
-    """Fail at once if the name servers answer that there is no such host: the next attempts would get the same answer.
-    Name servers that do not answer are another error, which is retried."""
-    try:
-        yield
-    except NameUnknown as error:
-        message = f"{error.message} Check the URL, and the name servers of this machine."
-        raise Permanent(message, facts=error.facts, reason=error.reason, error_type=error.error_type) from error

@@ -27,8 +27,17 @@ from forager.pipelines.products.job import USUAL, CrawlJob, PageOfJob
 from forager.pipelines.products.pictures import Downloads
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.reports.domains import remember_parsed, submit_crawl
-from forager.pipelines.products.reports.health import audit_if_due, check_health, forget_old, mark_new
+from forager.pipelines.products.reports.health import (
+    audit_if_due,
+    check_health,
+    check_parsers_at_rest,
+    forget_old,
+    mark_new,
+    wait_for_standing,
+)
 from forager.pipelines.products.settings import ProductsSettings
+from forager.pipelines.products.steps import Crawler
+from forager.pipelines.products.wrappers import WrapperSource
 from forager.sdk.delivery import Indexed, IndexedField
 from forager.sdk.feature import installed
 from forager.sdk.queries import loads
@@ -41,9 +50,12 @@ def build(settings: SettingsTree) -> Pipeline:
     retry = replace(pipeline.RETRY, first=own.product_retry_delay_seconds)
     timeout = own.product_timeout_seconds
     downloads = Downloads(own.product_images_max, own.product_image_max_bytes, timeout)
-    return pipeline.build(
-        parsers_of(own), timeout=timeout, retry=retry, downloads=downloads, shadow=own.product_shadow_share
-    )
+    return pipeline.build(parsers_of(own), timeout=timeout, retry=retry, downloads=downloads)
+
+
+def crawler_of(own: ProductsSettings, wrappers: WrapperSource) -> Crawler:
+    """Return what reads pages, with the parsers of this installation and the wrappers of the store."""
+    return Crawler(parsers_of(own), own.product_timeout_seconds, own.product_shadow_share, wrappers)
 
 
 def parsers_of(own: ProductsSettings) -> Parsers:
@@ -118,6 +130,10 @@ log = structlog.get_logger("forager.products")
 
 EVERY = 15.0
 """Seconds between two looks."""
+LEARN_EVERY = 60.0
+"""Seconds between two looks for shops to learn from."""
+REREAD_SECONDS = 20.0
+"""Seconds that an ending command waits until stored pages are read by what was learnt."""
 INBOX_EVERY = 0.5
 """Seconds between two looks at requests in SQL."""
 AT_ONCE = 10_000
@@ -130,6 +146,7 @@ async def upkeep(service: Service) -> None:
     """Repeat until cancelled. If the store is unavailable, try again at the next interval."""
     async with asyncio.TaskGroup() as loops:
         loops.create_task(_look_after(service))
+        loops.create_task(_learn(service))
         if service.database.dialect == "postgresql":  # the embedded store has no triggers that write requests
             loops.create_task(_carry_out(service))
 
@@ -147,6 +164,37 @@ async def _look_after(service: Service) -> None:
         except StoreError as error:
             log.warning("product_upkeep_failed", error=error.message)
         await service.clock.sleep(EVERY)
+
+
+async def _learn(service: Service) -> None:
+    """Learn from one shop after another, as long as any is due."""
+    while True:
+        try:
+            while await learn(service) is not None:
+                pass
+        except (StoreError, Busy) as error:
+            log.warning("wrapper_upkeep_failed", error=error.message)
+        await service.clock.sleep(LEARN_EVERY)
+
+
+async def learn(service: Service) -> str | None:
+    """Learn from the pages of one shop, if one is due and the settings want it. Returns the shop."""
+    from forager.pipelines.products.reports.wrappers import learn_if_due
+
+    own = service.settings.of(ProductsSettings)
+    if own.product_wrappers == "off":
+        return None
+    return await learn_if_due(service, parsers_of(own), adopts=own.product_wrappers == "adopt")
+
+
+async def check_at_rest(service: Service) -> None:
+    """Do what upkeep would do, once, before a one-shot command ends: stored pages of a shop that has taught something
+    are read again before it, as far as that takes no longer than some seconds."""
+    from forager.pipelines.products.reports.reparse import reparse_key
+
+    await check_parsers_at_rest(service)
+    if (domain := await learn(service)) is not None:
+        await wait_for_standing(service, reparse_key(domain), REREAD_SECONDS)
 
 
 # ── requests in SQL ──

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 from uuid import UUID
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -17,6 +18,7 @@ from forager.core.errors import Busy, FieldError, Stopping
 from forager.core.invalid import field_errors
 from forager.core.secret import Secret
 from forager.pipelines.reviews import reports
+from forager.pipelines.reviews.api_logins import add_logins
 from forager.pipelines.reviews.api_stream import add_events, add_stream, page_router
 from forager.pipelines.reviews.api_tree import add_tree
 from forager.pipelines.reviews.pipeline import NAME, AccessToken
@@ -74,6 +76,7 @@ def routes(service: Service, waiter: TaskWaiter) -> Router:
     router = Router(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     _add_jobs(router, service)
     _add_nested(router, service)
+    add_logins(router, service)
     add_events(router, service)
     add_tree(router, service)
     add_stream(router, service, waiter)
@@ -92,12 +95,14 @@ def _add_jobs(router: Router, service: Service) -> None:
         openapi_extra=_TOKEN_BODY,
     )
     async def fetch_reviews(request: Request) -> Response:
-        """Returns as soon as the job is on disk. `GET /api/v1/review-fetch/{job_id}` follows it."""
-        token = await _token(request)
+        """Returns as soon as the job is on disk. `GET /api/v1/review-fetch/{job_id}` follows it. With `{"login": NAME}`
+        in place of a token, the access tokens are made from a stored Google login."""
+        login = _login_of(await request.body())
+        token = None if login is not None else await _token(request)
         if isinstance(token, Response):
             return token
         try:
-            made = await submit_token(service, token)
+            made = await submit_token(service, token, login=login)
         except Stopping:
             raise
         except Busy as busy:
@@ -124,8 +129,11 @@ def _add_jobs(router: Router, service: Service) -> None:
         openapi_extra=_TOKEN_BODY,
     )
     async def retry_review_job(request: Request, job_id: UUID) -> Response:
-        """Queues the failed pages again. The job's first token is gone since the job ended, so a new one is needed."""
-        await review_job(service, job_id)
+        """Queues the failed pages again. The job's first token is gone since the job ended, so a new one is needed,
+        except for a job of a stored login: send `{"login": NAME}`."""
+        job = await review_job(service, job_id)
+        if job.params.get("login") is not None and _login_of(await request.body()) == job.params["login"]:
+            return answer(request, {"job_id": job_id, "requeued": await service.retry(job_id)})
         token = await _token(request)
         if isinstance(token, Response):
             return token
@@ -207,6 +215,16 @@ async def _ended(service: Service, job: UUID) -> bool:
     return True
 
 
+def _login_of(body: bytes) -> str | None:
+    """Return the login that a body names; None for a body with a token."""
+    try:
+        given = orjson.loads(body)
+    except ValueError:
+        return None
+    named = given.get("login") if isinstance(given, dict) and set(given) == {"login"} else None
+    return named if isinstance(named, str) else None
+
+
 async def _token(request: Request) -> Secret | Response:
     """Return the token of a body, or a 400 with the problem of the body (RV-1). Its value is never repeated."""
     try:
@@ -236,7 +254,10 @@ _TOKEN_BODY: dict[str, Any] = {
         "content": {
             JSON: {
                 "schema": TokenBody.model_json_schema(),
-                "examples": {"token": {"value": {"access_token": "ya29.a0AfH6…"}}},
+                "examples": {
+                    "token": {"value": {"access_token": "ya29.a0AfH6…"}},
+                    "login": {"value": {"login": "google"}},
+                },
             }
         },
     }

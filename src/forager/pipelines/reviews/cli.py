@@ -11,7 +11,7 @@ import typer
 
 from forager.core.errors import Rejected
 from forager.sdk.cli import render
-from forager.sdk.cli.client import Api, JobNotDone
+from forager.sdk.cli.client import Api, JobNotDone, part
 from forager.sdk.cli.invocation import JobId, Json, Reached, full_job, with_api
 from forager.sdk.cli.render import Figures, Job, Words, answered, json_text, some
 from forager.sdk.cli.run_job import run_job, see_through
@@ -167,25 +167,33 @@ commands = typer.Typer(help="Google Business Profile reviews.", no_args_is_help=
 TokenFile = Annotated[
     Path, typer.Option("--token-file", "-t", help="File that holds the OAuth access token; - reads standard input.")
 ]
+LoginName = Annotated[str, typer.Option("--name", help="Name of the login.")]
 
 
 @commands.command()
 def run(
     context: typer.Context,
-    token_file: TokenFile,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", "-t", help="File that holds the OAuth access token; - reads standard input."),
+    ] = None,
+    login: Annotated[
+        str | None, typer.Option("--login", help="Stored Google login, in place of a token: `forager reviews login`.")
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch accounts, locations and reviews of a token.
+    """Fetch accounts, locations and reviews of a token, or of a stored login.
 
     The token is read from a file, never from the command line, where other users of the machine could see it.
     """
-    token = _read_token(token_file)
+    if (token_file is None) == (login is None):
+        raise Rejected("Give either --token-file or --login.")
+    body = {"login": login} if token_file is None else {"access_token": _read_token(token_file)}
 
     async def work(at: Reached) -> None:
-        body = {"access_token": token}
         await run_job(at, "/review-fetch", body, words=words, total=None, watch=watch, as_json=as_json)
 
     with_api(context, work, fields={"access_token": "token_file"}, store="created")
@@ -251,6 +259,79 @@ def stream(context: typer.Context, job: JobId, as_json: Json = False) -> None:
             f" See why: forager dead list --job {seen['job_id']}."
             f" Fetch them with a new token: forager reviews retry {seen['job_id']} --token-file FILE"
         )
+
+
+@commands.command()
+def login(
+    context: typer.Context,
+    client_file: Annotated[
+        Path,
+        typer.Option("--client", help="JSON file of an OAuth client of the type desktop, as Google's console has it."),
+    ],
+    name: LoginName = "google",
+    refresh_token_file: Annotated[
+        Path | None,
+        typer.Option("--refresh-token-file", help="File with a refresh token that you have; no browser is needed."),
+    ] = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser; without it, it is printed.")
+    ] = False,
+    wait: Annotated[int, typer.Option("--wait", min=5, max=3600, help="Seconds to wait for the consent.")] = 300,
+    as_json: Json = False,
+) -> None:
+    """Store a Google login, so that schedules can fetch reviews without a token.
+
+    Prints Google's page of consent, and waits on a port of this machine for the browser to come back. The refresh token
+    and the client's secret are sealed in the store. Add a schedule then: forager schedules add daily-reviews.
+    """
+    from forager.pipelines.reviews.cli_login import read_client, store_login
+
+    client = read_client(client_file)
+    refresh = None if refresh_token_file is None else _read_token(refresh_token_file)
+
+    async def work(at: Reached) -> Any:
+        return await store_login(at.api, name, client, refresh, open_browser=open_browser, wait=wait)
+
+    stored = with_api(context, work, store="created")
+    if as_json:
+        render.show_json(stored)
+        return
+    render.out().print(f"Stored the login {name}. Fetch with it: forager reviews run --login {name}", markup=False)
+
+
+@commands.command()
+def logins(context: typer.Context, as_json: Json = False) -> None:
+    """List the stored Google logins."""
+
+    async def work(at: Reached) -> Any:
+        return await at.api.get("/review-logins")
+
+    found = with_api(context, work)
+    if as_json:
+        render.show_json(found)
+        return
+    if not found:
+        render.notes().print("No login is stored. Add one: forager reviews login", markup=False)
+    for each in found:
+        render.out().print(each["name"], markup=False)
+
+
+@commands.command()
+def logout(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the login.")],
+    as_json: Json = False,
+) -> None:
+    """Remove a Google login from the store. Google keeps its grant: revoke it in the Google account."""
+
+    async def work(at: Reached) -> Any:
+        return await at.api.delete(f"/review-logins/{part(name)}")
+
+    removed = with_api(context, work)
+    if as_json:
+        render.show_json(removed)
+        return
+    render.out().print(f"Removed {name}.", markup=False)
 
 
 def _print_line(event: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
 from forager.core.errors import Retry
 from forager.core.pipeline import JobLimits, JobSecret, Lane, LaneScope, Pipeline, step
@@ -18,6 +18,17 @@ from forager.pipelines.reviews.tasks import LANES, QUEUES, AccountsPage, Locatio
 # A request for the reviews that one access token can read. The token itself is a secret of the job.
 
 
+_LOGIN_NAME = re.compile("[a-z0-9][a-z0-9_-]{0,39}")
+
+
+def checked_login(name: str) -> str:
+    """Raise `ValueError` unless this can be the name of a login."""
+    if not _LOGIN_NAME.fullmatch(name):
+        raise ValueError("is made of up to 40 small letters, digits, `-` and `_`, a letter or digit first")
+    return name
+
+
+LoginName = Annotated[str, AfterValidator(checked_login)]
 LONGEST_TOKEN = 4 * 1024
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
@@ -37,12 +48,17 @@ AccessToken = Annotated[StrictStr, AfterValidator(checked_token)]
 
 
 class ReviewsJob(BaseModel):
-    """Accounts, locations and reviews of one Google Business Profile access token.
+    """Accounts, locations and reviews of one Google Business Profile access token, or of a stored Google login.
 
-    The token is not a parameter: it is submitted with them, sealed while the job lives, and deleted when it ends.
+    A token is not a parameter: it is submitted with them, sealed while the job lives, and deleted when it ends.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    login: LoginName | None = Field(
+        default=None,
+        description="Name of a Google login (`forager reviews login`), in place of an access token.",
+    )
 
 
 NAME = "reviews"
@@ -92,6 +108,7 @@ def build(
         lanes=tuple(lanes or map(google_lane, LANES)),
         reasons=REASONS,
         logged_states=frozenset({TaskState.FAILED}),
+        needs_secrets=lambda job: job.login is None,
         secrets=() if isinstance(google, RecordedGoogle) else (ACCESS_TOKEN,),  # a folder needs no token
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )

@@ -16,6 +16,10 @@ class ReviewsSettings(FeatureSettings):
         "https://mybusinessbusinessinformation.googleapis.com", "Base URL of the API that lists locations."
     )
     google_reviews_url: WebUrl = _google("https://mybusiness.googleapis.com", "Base URL of the API that lists reviews.")
+    google_oauth_url: WebUrl = _google("https://oauth2.googleapis.com", "Base URL of the token endpoint, for logins.")
+    google_consent_url: WebUrl = _google(
+        "https://accounts.google.com/o/oauth2/v2/auth", "Page on which a user allows a login (`forager reviews login`)."
+    )
     google_mock_folder: Location | None = _google(
         None,
         "Folder with accounts.json, locations.json and Reviews.json that is read instead of asking Google; any token.",

@@ -112,9 +112,12 @@ def checks(settings: SettingsTree) -> Iterator[Finding]:
 
 
 async def submit_token(
-    service: Service, token: Secret, *, key: str | None = None, until_end: bool = False
+    service: Service, token: Secret | None, *, key: str | None = None, until_end: bool = False, login: str | None = None
 ) -> Submitted:
-    """Create a job for this token. Raises `Busy` if too many jobs wait for their first request."""
+    """Create a job for this token, or for a stored login. Raises `Busy` if too many jobs wait for their first
+    request."""
+    if token is None:
+        return await service.submit(NAME, {"login": login}, key=key, until_end=until_end)
     return await service.submit(NAME, {}, key=key, until_end=until_end, secrets={TOKEN: token})
 
 

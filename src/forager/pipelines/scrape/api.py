@@ -1,5 +1,6 @@
 """Routes of the scrape pipeline, as its specification prescribes: one page now or later, a batch, and their results."""
 
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.ledger import PartsReceived, Submitted
+from forager.core.waiting import Waiting
 from forager.pipelines.scrape.api_bodies import (
     JOB,
     KIND,
@@ -25,6 +27,7 @@ from forager.pipelines.scrape.api_bodies import (
     TaskCreated,
 )
 from forager.pipelines.scrape.api_schemas import schema_routes
+from forager.pipelines.scrape.describe import usd
 from forager.pipelines.scrape.job import MOST_IN_BATCH, MOST_TARGETS, ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
 from forager.pipelines.scrape.reasons import (
@@ -105,6 +108,10 @@ class AboutResult(ResponseMeta):
     page_url: str | None = Field(default=None, description="URL after redirects.")
     pages: list[str] | None = Field(default=None, description="Every page that was read.")
     rendered: bool | None = Field(default=None, description="Rendered by a browser.")
+    fetched_at: datetime | None = Field(default=None, description="Time of the fetch.")
+    stored: bool | None = Field(
+        default=None, description="True if a stored page answered it, without a request: see max_age."
+    )
 
 
 class TaskEnvelope(Envelope[ScrapeTaskReport]):
@@ -184,7 +191,8 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
         if ended is None and waiter.closing.is_set():
             return _closing(request, task_id=task)
         if ended is None:
-            return _still_open(request, await service.job_now(made.job), task, body.timeout_seconds)
+            job = await service.job_now(made.job)
+            return _still_open(request, job, await service.why_late(job, task), task, body.timeout_seconds)
         if ended.status != "completed":
             return _no_result(request, ended)
         return _with_source(request, ended)
@@ -270,7 +278,7 @@ def _add_parts(router: Router, service: Service) -> None:
 
         The `Idempotency-Key` names the job until it has ended: the same request returns the job and how much of it was
         received, so that an interrupted sender can continue."""
-        key, about = checked_key(idempotency_key), {"callback_url": body.callback_url, "source": body.source}
+        key, about = checked_key(idempotency_key), body.model_dump(include={"callback_url", "source", "max_usd"})
         if not body.more:
             made = await service.submit(NAME, {"targets": body.targets, **about}, key=key, until_end=True)
             return _answered(request, made, created=made.created)
@@ -330,7 +338,10 @@ async def _counters(service: Service, job: JobReport) -> dict[str, Any]:
         "queued_tasks": job.queued,
         "running_tasks": job.running,
         "cancelled_tasks": job.cancelled,
+        "skipped_tasks": job.skipped,
         "callback_url": job.params.get("callback_url"),
+        "spent_usd": usd(job.spent),
+        "max_usd": None if job.max_cost is None else usd(job.max_cost),
         "created_at": job.created_at,
         "updated_at": await service.reports.last_moved(job.id) or job.finished_at or job.created_at,
         "finished_at": job.finished_at,
@@ -367,7 +378,7 @@ def _is_over(task: ScrapedPage) -> bool:
     return task.status in ENDED or (task.status == "queued" and task.reason in SHORT)
 
 
-def _still_open(request: Request, job: JobReport, task: UUID, seconds: float) -> Response:
+def _still_open(request: Request, job: JobReport, waiting: Waiting | None, task: UUID, seconds: float) -> Response:
     """Return the response about a page that was not fetched in time: why it waits, if it does, and where to look."""
     late, look = f"The task has not ended within {seconds:g} s", f"GET /api/v1/scrape/{task}"
     if job.state == "paused":
@@ -376,10 +387,10 @@ def _still_open(request: Request, job: JobReport, task: UUID, seconds: float) ->
             f"POST /api/v1/jobs/{job.id}/resume; {look}"
         )
         return refusal(request.scope, 504, "still_running", message, task_id=task, reason="paused")
-    if job.waiting is None:
+    if waiting is None:
         return refusal(request.scope, 504, "still_running", f"{late}. It continues: {look}", task_id=task)
-    message = f"{late}: {job.waiting.message.rstrip('.')}. It continues: {look}"
-    reason, until = job.waiting.reason, job.waiting.until
+    message = f"{late}: {waiting.message.rstrip('.')}. It continues: {look}"
+    reason, until = waiting.reason, waiting.until
     return refusal(request.scope, 504, "still_running", message, task_id=task, reason=reason, waits_until=until)
 
 

@@ -1,10 +1,13 @@
 """Bodies of the scrape routes beside the reports, and examples for the OpenAPI document. Declarations only."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from forager.pipelines.scrape.job import MaxUsd
 
 JobStatus = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
 
@@ -46,7 +49,10 @@ class JobSeen(BaseModel):
     queued_tasks: int
     running_tasks: int
     cancelled_tasks: int
+    skipped_tasks: int = Field(description="Tasks that `max_usd` did not pay for.")
     callback_url: str | None
+    spent_usd: Decimal = Field(description="Cost of described fields until now, in USD.")
+    max_usd: Decimal | None = Field(description="Budget for described fields; null: none.")
     created_at: datetime
     updated_at: datetime = Field(description="Time of the last event of the job.")
     finished_at: datetime | None
@@ -68,6 +74,7 @@ TASK: dict[str, Any] = {
     "created_at": "2026-03-14T12:00:00Z",
     "started_at": "2026-03-14T12:00:00.012Z",
     "completed_at": "2026-03-14T12:00:00.790Z",
+    "cost_usd": "0",
 }
 PAGE: dict[str, Any] = {
     "provenance": {
@@ -80,6 +87,8 @@ PAGE: dict[str, Any] = {
     "page_url": "https://example.com/jobs/1",
     "pages": ["https://example.com/jobs/1"],
     "rendered": False,
+    "fetched_at": "2026-03-14T12:00:00.700Z",
+    "stored": False,
 }
 KIND: dict[str, Any] = {
     "name": "job_posting",
@@ -103,7 +112,10 @@ JOB: dict[str, Any] = {
     "queued_tasks": 0,
     "running_tasks": 1,
     "cancelled_tasks": 0,
+    "skipped_tasks": 0,
     "callback_url": "https://hooks.example.com/forager",
+    "spent_usd": "0.001320",
+    "max_usd": "0.50",
     "created_at": "2026-03-14T12:00:00Z",
     "updated_at": "2026-03-14T12:00:00.790Z",
     "finished_at": None,
@@ -141,6 +153,7 @@ class FirstPart(JobPart):
     source: str | None = Field(
         default=None, max_length=200, description="Name of the list that the pages come from. Lists of jobs show it."
     )
+    max_usd: MaxUsd | None = None
 
 
 class NextPart(JobPart):

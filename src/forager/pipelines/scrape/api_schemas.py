@@ -111,7 +111,9 @@ async def with_schemas(service: Service, job: Any) -> Any:
         targets.append(target)
     if wrong:
         raise Rejected("The scrape job is not valid.", fields=wrong)
-    return job.model_copy(update={"targets": tuple(targets)})
+    whole = job.model_copy(update={"targets": tuple(targets)})
+    service.pipelines["scrape"].check(whole)  # a part of a job was checked before its names were known
+    return whole
 
 
 def schema_routes(service: Service) -> Router:

@@ -5,6 +5,7 @@ The shape is checked by these classes; whether an extractor of that name exists,
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
     StringConstraints,
     WithJsonSchema,
@@ -23,12 +25,24 @@ from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host, host_of
 from forager.core.http import Render
 from forager.core.pipeline import JobLimits, Parts
-from forager.core.record import Record
+from forager.core.record import Index, Record
 from forager.core.table import TableRow
 from forager.core.task import Plan, Task
 from forager.extract.html.markdown import MarkdownOptions
 from forager.extract.schemas.spec import PageSchema
 from forager.pipelines.scrape.extractor import SCREENSHOT, Extractor
+from forager.pipelines.scrape.page_actions import (
+    CAPTURED,
+    MOST_ACTIONS,
+    PDF,
+    CaptureOptions,
+    EvaluateAction,
+    PageAction,
+    PageDepth,
+    ScreenshotOptions,
+    checked_actions,
+    not_empty,
+)
 
 MOST_TARGETS = 10_000
 MOST_IN_BATCH = 100
@@ -63,7 +77,11 @@ WebUrl = Annotated[
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^[a-z][a-z0-9_]*$")]
 
 
-Format = Literal["markdown", "html", "text", "screenshot", "links"]
+Format = Literal["markdown", "html", "text", "screenshot", "links", "pdf", "captured"]
+OF_BROWSER = frozenset({SCREENSHOT, PDF, CAPTURED})
+"""Fields that only a browser can fill."""
+OLDEST = 366 * 24 * 3_600
+"""Longest `max_age` in seconds."""
 ANY_PAGE = "page"
 SHORT_NAMES = {"url": "target_url", "schema": "page_schema"}
 
@@ -101,8 +119,8 @@ class Target(BaseModel):
     )
     formats: Annotated[tuple[Format, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
         default=None,
-        description="Target of type page: only these parts, instead of requested_fields. A screenshot (PNG, base64) "
-        "is made by a browser.",
+        description="Target of type page: only these parts, instead of requested_fields. A browser makes a screenshot "
+        "(PNG, base64), a pdf (base64), and `captured`: the JSON that the page's scripts fetched.",
         examples=[["markdown", "links"]],
     )
     markdown: MarkdownOptions | None = Field(
@@ -130,6 +148,41 @@ class Target(BaseModel):
         examples=[0.9],
     )
 
+    max_age: int | None = Field(
+        default=None,
+        strict=True,
+        ge=0,
+        le=OLDEST,
+        description="Answer from a stored page that is at most this old, in seconds, without a request; `meta.stored` "
+        "is then true. Otherwise the page is fetched, and stored for the next time. 0: fetch and store it.",
+        examples=[3600],
+    )
+    actions: Annotated[tuple[PageAction, ...], Field(max_length=MOST_ACTIONS), AfterValidator(not_empty)] | None = (
+        Field(
+            default=None,
+            description="What a browser does on the page before it is read, in this order.",
+            examples=[
+                [
+                    {"do": "type", "selector": "#q", "text": "oak table"},
+                    {"do": "press", "key": "Enter"},
+                    {"do": "wait_for", "selector": ".results"},
+                ]
+            ],
+        )
+    )
+    screenshot: ScreenshotOptions | None = Field(
+        default=None,
+        description="With screenshot among the formats: what it shows.",
+        examples=[{"full_page": True}],
+    )
+    capture: CaptureOptions | None = Field(
+        default=None,
+        description="With captured among the formats: which JSON of the page's scripts.",
+        examples=[{"match": "/api/"}],
+    )
+    _stored: dict[str, str] | None = PrivateAttr(default=None)
+    """The `blob:` URLs of stored pages that answer this target, by address. Filled in when the job is created."""
+
     @model_validator(mode="before")
     @classmethod
     def _short_names(cls, given: Any) -> Any:
@@ -153,14 +206,63 @@ class Target(BaseModel):
             self.target_type != ANY_PAGE or self.page_schema or "markdown" not in (self.wanted or ("markdown",))
         ):
             raise ValueError("markdown has options only where it is returned: target_type page, formats with markdown")
-        if SCREENSHOT in (self.wanted or ()) and self.render == "http":
-            raise ValueError("a screenshot is made by a browser; set render to browser or auto")
         return self
+
+    @model_validator(mode="after")
+    def _browser_where_it_is_needed(self) -> Self:
+        wanted = frozenset(self.wanted or ())
+        for name, needs in (("screenshot", SCREENSHOT), ("capture", CAPTURED)):
+            if getattr(self, name) is not None and needs not in wanted:
+                raise ValueError(f"{name} has options only where it is returned; add {needs} to formats")
+        if self.render == "http" and (only := sorted(wanted & OF_BROWSER)):
+            a = "a " if only[0] != CAPTURED else ""
+            raise ValueError(f"{a}{only[0]} is made by a browser; set render to browser or auto")
+        if self.actions is not None:
+            if self.render == "http":
+                raise ValueError("actions are done by a browser; set render to browser or auto")
+            checked_actions(self.actions)
+        return self
+
+    @property
+    def depth(self) -> PageDepth | None:
+        """Return what a browser has to do and to take; None if nothing was requested."""
+        if self.actions is None and self.screenshot is None and self.capture is None:
+            return None
+        return PageDepth(actions=self.actions or (), screenshot=self.screenshot, capture=self.capture)
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Return whether a stored page can answer: not where something is done on the page, or taken of a browser."""
+        return self.max_age is not None and self.actions is None and not (frozenset(self.wanted or ()) & OF_BROWSER)
+
+    def stored_as(self, pages: Mapping[str, str]) -> Self:
+        """Return a copy that is answered by these stored pages."""
+        copy = self.model_copy()
+        copy._stored = dict(pages)  # noqa: SLF001 - a copy of this class
+        return copy
+
+    @property
+    def stored(self) -> dict[str, str] | None:
+        return self._stored
 
     @property
     def wanted(self) -> tuple[str, ...] | None:
         """The fields to return; None means the target type's default."""
         return self.formats or self.requested_fields
+
+
+MaxUsd = Annotated[
+    Decimal,
+    Field(
+        ge=0,
+        le=1_000_000,
+        max_digits=13,
+        decimal_places=6,
+        description="Never spend more than this on described fields, in USD. A page that it does not pay for fails "
+        "with the reason budget.",
+        examples=["0.50"],
+    ),
+]
 
 
 class ScrapeRequest(Target):
@@ -183,10 +285,12 @@ class ScrapeRequest(Target):
         default=None, description="Notified when the page is done, instead of the default receiver."
     )
 
+    max_usd: MaxUsd | None = None
+
     def job(self) -> dict[str, Any]:
         """As a job of one."""
-        target = self.model_dump(mode="json", by_alias=True, exclude={"callback_url", "timeout_seconds"})
-        return {"targets": [target], "callback_url": self.callback_url, "single": True}
+        target = self.model_dump(mode="json", by_alias=True, exclude={"callback_url", "timeout_seconds", "max_usd"})
+        return {"targets": [target], "callback_url": self.callback_url, "max_usd": self.max_usd, "single": True}
 
 
 class BatchTarget(Target):
@@ -248,6 +352,7 @@ class ScrapeJob(BaseModel):
         default=None, description="Notified when the job ends, instead of the default receiver."
     )
     source: Source = None
+    max_usd: MaxUsd | None = None
     single: StrictBool = Field(
         default=False, description="One page that a caller waits for: it has priority over batches."
     )
@@ -259,28 +364,52 @@ class ScrapeJob(BaseModel):
         return self
 
 
-def check(job: ScrapeJob, extractors: Mapping[str, Extractor]) -> None:
-    """Raise `Rejected`, naming the targets, if there is no extractor for a target's type or fields."""
+NO_SCRIPTS = "scripts of callers are not allowed here; an operator can set FORAGER_SCRAPE_EVALUATE=true"
+
+
+def check(
+    job: ScrapeJob, extractors: Mapping[str, Extractor], no_model: str | None = None, *, scripts: bool = False
+) -> None:
+    """Raise `Rejected`, naming the targets, if there is no extractor for a target's type or fields. `no_model`: why no
+    language model can be asked for described fields. `scripts`: whether a caller may run JavaScript in a page."""
     wrong = [
         FieldError(f"targets.{number}.{field}", message)
         for number, target in enumerate(job.targets)
-        for field, message in _wrong(target, extractors)
+        for field, message in (*_wrong(target, extractors, no_model), *(() if scripts else _wrong_scripts(target)))
     ]
     if wrong:
         raise Rejected("The scrape job is not valid.", fields=wrong)
 
 
-def _wrong(target: Target, extractors: Mapping[str, Extractor]) -> Iterator[tuple[str, str]]:
+def _wrong(target: Target, extractors: Mapping[str, Extractor], no_model: str | None) -> Iterator[tuple[str, str]]:
     extractor = extractors.get(target.target_type)
     if extractor is None:
         yield "target_type", f"unknown target type {target.target_type!r}; choose from {', '.join(sorted(extractors))}"
         return
     if isinstance(target.page_schema, PageSchema) and target.page_schema.base not in (None, *extractors):
         yield "schema.base", f"unknown kind {target.page_schema.base!r}; choose from {', '.join(sorted(extractors))}"
+    if isinstance(target.page_schema, PageSchema) and (described := target.page_schema.described):
+        yield from _wrong_described(f"schema.fields.{next(iter(described))}.describe", target, extractors, no_model)
     unknown = [name for name in target.requested_fields or () if name not in extractor.fields]
     if unknown:
         few = ", ".join(name[:40] for name in unknown[:5])
         yield "requested_fields", f"{extractor.name} has no {few}; it has {', '.join(extractor.output.model_fields)}"
+
+
+def _wrong_scripts(target: Target) -> Iterator[tuple[str, str]]:
+    for number, action in enumerate(target.actions or ()):
+        if isinstance(action, EvaluateAction):
+            yield f"actions.{number}.do", NO_SCRIPTS
+
+
+def _wrong_described(
+    field: str, target: Target, extractors: Mapping[str, Extractor], no_model: str | None
+) -> Iterator[tuple[str, str]]:
+    if no_model:
+        yield field, no_model
+    base = target.page_schema.base if isinstance(target.page_schema, PageSchema) else None
+    if base is not None and base in extractors and extractors[base].credentials:
+        yield field, f"pages of {base} are requested with a login, and are not sent to a model; give it a selector"
 
 
 # The button to click in a consent banner: refuse if possible, else accept. Other buttons are ignored.
@@ -307,13 +436,14 @@ CONSENT_WAIT = 0.4
 """Seconds to wait for a banner after the page's content. Short, because most pages have none."""
 
 
-# The one kind of task that scrape has: one page of a job.
+# The tasks of scrape: one page of a job, and the described fields of a page that has been read.
 
 
 class ScrapeTask(Task):
     """Identified by its position in the job, so that the same page twice is two tasks."""
 
     kind: ClassVar[str] = "scrape.page"
+    blobs: ClassVar[tuple[str, ...]] = ("stored",)
 
     number: int
     target_type: str
@@ -324,6 +454,11 @@ class ScrapeTask(Task):
     min_confidence: float | None = None
     page_schema: dict[str, Any] | None = None
     markdown: MarkdownOptions | None = None
+    depth: PageDepth | None = None
+    keep: bool = False
+    """Store the pages that are read, so that they can answer a later request."""
+    stored: dict[str, str] | None = None
+    """`blob:` URLs of stored pages by address: these pages are not requested again."""
     digits: int = 3
     """Digits of the key. All keys of a job have the same number, so that they sort in the order of the request."""
 
@@ -331,7 +466,29 @@ class ScrapeTask(Task):
         return f"{self.number:0{self.digits}d}"
 
     def lane(self) -> str:
-        return host_of(self.target_url)
+        """Return the site's lane. A page that is stored needs none, so it does not wait for the site's turn."""
+        return STORED_LANE if self.stored else host_of(self.target_url)
+
+
+STORED_LANE = "stored-pages"
+"""The lane of tasks that a stored page answers. If that page is lost, its site's own lane has to admit the request."""
+LLM_LANE = "llm"
+
+
+class DescribeTask(ScrapeTask):
+    """The same page, stored, whose described fields were not found by other ways. It has the key of its page."""
+
+    kind: ClassVar[str] = "scrape.described"
+    blobs: ClassVar[tuple[str, ...]] = ("page", "stored")
+
+    page: str
+    """The `blob:` URL of the page."""
+    rendered: bool
+    fetched_at: datetime
+    from_store: bool = False
+
+    def lane(self) -> str:
+        return LLM_LANE
 
 
 # Scrape jobs of any size: the job first, then its targets in parts of up to ten thousand.
@@ -350,6 +507,7 @@ class ScrapeJobInParts(BaseModel):
         default=None, description="Notified when the job ends, instead of the default receiver."
     )
     source: Source = None
+    max_usd: MaxUsd | None = None
 
 
 def plan_targets(targets: Iterable[BatchTarget], first: int, digits: int) -> Iterator[Plan]:
@@ -365,6 +523,9 @@ def plan_targets(targets: Iterable[BatchTarget], first: int, digits: int) -> Ite
             min_confidence=target.min_confidence,
             markdown=target.markdown,
             page_schema=target.page_schema.as_json() if isinstance(target.page_schema, PageSchema) else None,
+            depth=target.depth,
+            keep=target.max_age is not None and target.actions is None,
+            stored=target.stored,
             digits=digits,
         )
         yield Plan(task, rank=number)
@@ -374,7 +535,14 @@ def plan_part(part: ScrapeJob, first: int) -> Iterator[Plan]:
     return plan_targets(part.targets, first, DIGITS)
 
 
-PARTS = Parts(ScrapeJobInParts, plan_part, lambda _: JobLimits(turn=1 + MOST_TARGETS))
+def micro_usd(amount: Decimal | None) -> int | None:
+    """Return an amount in millionths of a dollar, the unit of the lane of described fields."""
+    return None if amount is None else int(amount * 1_000_000)
+
+
+PARTS = Parts(
+    ScrapeJobInParts, plan_part, lambda job: JobLimits(turn=1 + MOST_TARGETS, max_cost=micro_usd(job.max_usd))
+)
 """Such a job comes after every batch that was sent whole."""
 
 
@@ -395,6 +563,28 @@ class StoredSchema(TableRow):
     created_at: datetime | None = None
 
 
+class DescribedAnswer(TableRow):
+    """The checked answer of a language model for a page and a question, so that the same page is not paid for twice."""
+
+    table: ClassVar[str] = "described_answers"
+    key: ClassVar[tuple[str, ...]] = ("page_hash", "question_hash")
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("created_at",)),)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+
+    page_hash: str
+    """SHA-256 of the reduced page."""
+    question_hash: str
+    """SHA-256 of the described fields and the model."""
+    found: dict[str, Any]
+    """Value and quote of each field that was found: {"price": [1299.5, "1.299,50"]}."""
+    model: str
+    tokens_in: int
+    tokens_out: int
+    cost: int
+    """In millionths of a dollar."""
+    created_at: datetime | None = None
+
+
 # The record of the scrape pipeline: the fields of one page, once per task, each with its source.
 
 
@@ -405,6 +595,8 @@ class Result(Record):
     table: ClassVar[str] = "scrape_results"
     key_field: ClassVar[str] = "task_key"
     scope: ClassVar[Literal["world", "job"]] = "job"
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("target_url", "fetched_at"), where="stored_pages IS NOT NULL"),)
+    blobs: ClassVar[tuple[str, ...]] = ("stored_pages",)
 
     task_key: str
     target_type: str
@@ -421,3 +613,7 @@ class Result(Record):
     rendered: bool
     """True if a browser rendered it."""
     fetched_at: datetime
+    from_store: bool | None = None
+    """True if stored pages answered it, without a request. `fetched_at` is then the time of that fetch."""
+    stored_pages: dict[str, str] | None = None
+    """`blob:` URLs of the pages that were read, by the address of their request, if they were stored."""

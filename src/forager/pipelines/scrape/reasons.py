@@ -15,6 +15,7 @@ UNREACHABLE: Final = Reason.UNREACHABLE.value
 ROBOTS_UNREADABLE: Final = Reason.ROBOTS_UNREADABLE.value
 PARSE_LATE: Final = Reason.PARSE_LATE.value
 PARSE_CRASHED: Final = Reason.PARSE_CRASHED.value
+ACTION_FAILED: Final = Reason.ACTION_FAILED.value
 BLOCKED: Final = Reason.BLOCKED.value
 LOGIN_WALL: Final = "login_wall"
 NOT_FOUND: Final = "not_found"
@@ -25,7 +26,22 @@ FORM_PAGE: Final = "form_page"
 ERROR_PAGE: Final = "error_page"
 EMPTY_PAGE: Final = "empty_page"
 NO_ITEM: Final = "no_item"
-OWN = frozenset({LOGIN_WALL, NOT_FOUND, REFUSED, NOT_A_PAGE, LIST_PAGE, FORM_PAGE, ERROR_PAGE, EMPTY_PAGE, NO_ITEM})
+MODEL_REFUSED: Final = "model_refused"
+"""The language model refused the question about described fields."""
+OWN = frozenset(
+    {
+        LOGIN_WALL,
+        NOT_FOUND,
+        REFUSED,
+        NOT_A_PAGE,
+        LIST_PAGE,
+        FORM_PAGE,
+        ERROR_PAGE,
+        EMPTY_PAGE,
+        NO_ITEM,
+        MODEL_REFUSED,
+    }
+)
 REASONS = OWN | frozenset(Reason)
 """Every failure has one of these."""
 TYPES = {
@@ -51,6 +67,10 @@ INSTEAD: dict[PageFit, tuple[str, str]] = {
 """Reason and message for each kind of page that is not an item."""
 NOT_AN_ITEM = frozenset(reason for reason, _ in INSTEAD.values())
 """Reasons of pages that were fetched and are not of the requested type."""
+
+
+NOT_DESCRIBED = frozenset({MODEL_REFUSED, Reason.BUDGET.value})
+"""Reasons of pages that were fetched and whose described fields could not be asked for."""
 
 
 def shown_reason(reason: str | None) -> str | None:

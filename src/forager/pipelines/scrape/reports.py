@@ -6,6 +6,7 @@ Routes and webhooks show the same reports, so the shape of a result is declared 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
@@ -19,6 +20,7 @@ from forager.core.ids import task_numbers, task_uuid
 from forager.core.ledger import LogLine, Settlement
 from forager.core.states import TaskState
 from forager.core.storage import FileName, StoredFile
+from forager.pipelines.scrape.describe import usd
 from forager.pipelines.scrape.job import ScrapeTask
 from forager.pipelines.scrape.reasons import shown_reason
 from forager.sdk.queries import MOST, QueryPage, Walk, at, job_number, loads, task_body, walk
@@ -37,6 +39,8 @@ class ResultSource(Report):
     page_url: str = Field(description="URL after redirects.")
     pages: list[str] = Field(description="Every page that was read.")
     rendered: bool = Field(description="Rendered by a browser.")
+    fetched_at: datetime | None = Field(description="Time of the fetch.")
+    stored: bool = Field(description="True if a stored page answered it, without a request: see max_age.")
 
 
 class ScrapeResult(Report):
@@ -64,6 +68,7 @@ class ScrapeTaskReport(Report):
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None = Field(description="Time when it ended, in any state.")
+    cost_usd: Decimal = Field(description="Cost of its described fields in USD; 0 if it has none.")
 
 
 class ScrapedPage(ScrapeTaskReport):
@@ -72,6 +77,7 @@ class ScrapedPage(ScrapeTaskReport):
     meta: ResultSource | None = Field(description="Source of the result, if it is completed; else null.")
 
 
+NOT_PAID = "The budget of the job, `max_usd`, does not pay for its described fields."
 WEBHOOK_FIELDS = {"task_id", "target_type", "target_url", "status", "result", "error", "reason"}
 
 # The task is found by its name, which is unique.
@@ -79,9 +85,14 @@ _RESULTS = """
 SELECT r.*, t.id AS task, t.job_id AS job FROM (SELECT * FROM scrape_results WHERE job_id = :job) r
 JOIN tasks t ON t.job_id = r.job_id AND t.kind = 'scrape.page' AND t.key = r.task_key
 """
-_COLUMNS = """t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, t.reason, j.created_at,
-       t.claimed_at, t.ended_at, r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at"""
+# A page with described fields has a second task of the same key, which decides how the page ended.
+_COLUMNS = """t.id AS task, t.job_id AS job, j.public_id, coalesce(d.state, t.state) AS state, t.body,
+       CASE WHEN d.id IS NULL THEN t.error ELSE d.error END AS error,
+       CASE WHEN d.id IS NULL THEN t.reason ELSE d.reason END AS reason, j.created_at, t.claimed_at,
+       CASE WHEN d.id IS NULL THEN t.ended_at ELSE d.ended_at END AS ended_at, coalesce(d.cost, 0) AS cost,
+       r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at, r.from_store"""
 _JOINED = """JOIN jobs j ON j.id = t.job_id
+LEFT JOIN tasks_now d ON d.job_id = t.job_id AND d.kind = 'scrape.described' AND d.key = t.key
 LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key"""
 # A caller waits for it, so everything about a page is one query.
 _TASK = f"SELECT {_COLUMNS} FROM tasks_now t {_JOINED} WHERE t.kind = 'scrape.page' AND t.id ="
@@ -149,6 +160,8 @@ async def stored_files(service: Service, task: UUID) -> list[StoredFile]:
         files.append(StoredFile(name, "text/html; charset=utf-8", html.encode(), **known))
     if picture := result.get("screenshot"):
         files.append(StoredFile("screenshot", "image/png", b64decode(picture), **known))
+    if printed := result.get("pdf"):
+        files.append(StoredFile("pdf", "application/pdf", b64decode(printed), **known))
     return files
 
 
@@ -172,7 +185,9 @@ def _page(row: Row) -> ScrapedPage:
     body = task_body(row["body"])
     requested = body if isinstance(body, dict) else {}  # a row that cannot be read is shown all the same
     completed, with_result = row["state"] == TaskState.COMPLETED, _is_completed(row)
-    status: Any = TaskState(row["state"]).public()
+    state = TaskState(row["state"])
+    # Skipped is what the job's budget did not pay for: for its caller, the page failed.
+    status: Any = TaskState.FAILED.public() if state is TaskState.SKIPPED else state.public()
     return ScrapedPage(
         task_id=task_uuid(row["job"], row["task"]),
         job_id=UUID(row["public_id"]),
@@ -180,11 +195,12 @@ def _page(row: Row) -> ScrapedPage:
         target_type=str(requested.get("target_type", "")),
         target_url=str(requested.get("target_url", "")),
         result=_result(row) if with_result else None,
-        error=None if completed else row["error"],
+        error=None if completed else NOT_PAID if state is TaskState.SKIPPED else row["error"],
         reason=None if completed else shown_reason(row["reason"]),
         created_at=at(row["created_at"]),
         started_at=at(row["claimed_at"]),
         completed_at=at(row["ended_at"]),
+        cost_usd=usd(row["cost"]),
         meta=_source(row) if with_result else None,
     )
 
@@ -200,7 +216,13 @@ def _result(row: Row) -> dict[str, Any]:
 
 def _source(row: Row) -> ResultSource:
     read: dict[str, Any] = {name: loads(row[name]) for name in ("provenance", "pages")}
-    return ResultSource(page_url=row["page_url"], rendered=bool(row["rendered"]), **read)
+    return ResultSource(
+        page_url=row["page_url"],
+        rendered=bool(row["rendered"]),
+        fetched_at=at(row["fetched_at"]),
+        stored=bool(row["from_store"]),
+        **read,
+    )
 
 
 # One log line for every page that was read or could not be read (SC-15).
@@ -214,7 +236,7 @@ LONGEST_REASON = 200
 def page_line(settlement: Settlement) -> LogLine | None:
     """Return the line about a page that was read or could not be read; None for an attempt that is repeated."""
     task = settlement.lease.task
-    if not isinstance(task, ScrapeTask):
+    if not isinstance(task, ScrapeTask) or settlement.tasks:  # its described fields follow, and have the line
         return None
     facts = settlement.facts or {}
     if settlement.state is TaskState.COMPLETED:

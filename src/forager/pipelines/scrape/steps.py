@@ -6,35 +6,53 @@ Nothing is retried, waited for or counted here: the engine acts on the outcome o
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from forager.core.errors import (
+    BlobMissing,
     CircuitOpen,
     Disallowed,
-    NameUnknown,
     ParseFailed,
     Permanent,
     RateLimited,
     TimedOut,
     Transient,
+    unknown_names_are_final,
 )
 from forager.core.hosts import host_of
-from forager.core.http import Fetch, LoginRef, Render, Request, Response, Screenshot
+from forager.core.http import Action, Fetch, LoginRef, Render, Request, Response, Screenshot
 from forager.core.outcome import Done, Outcome
-from forager.core.reading import parse
+from forager.core.reading import ReadError, parse
 from forager.core.states import ErrorType, Reason
+from forager.core.task import Plan
+from forager.extract.documents import document_html, document_kind, is_installed
 from forager.extract.html.document import Document, decoded, is_binary
 from forager.extract.html.markdown import MarkdownOptions
 from forager.extract.html.page_fit import PageFit
+from forager.extract.schemas.described import CONFIDENCE
+from forager.extract.schemas.spec import SchemaField
 from forager.extract.text.normalise import normalise
 from forager.pipelines.scrape import reasons
-from forager.pipelines.scrape.extractor import MOST_MORE, SCREENSHOT, Extracted, Extractor, FieldFound, PageInput, Parse
-from forager.pipelines.scrape.job import ANY_PAGE, Result, ScrapeTask
+from forager.pipelines.scrape.describe import described_of
+from forager.pipelines.scrape.extractor import (
+    LONGEST_SHOWN,
+    MOST_MORE,
+    SCREENSHOT,
+    Extracted,
+    Extractor,
+    FieldFound,
+    PageInput,
+    Parse,
+)
+from forager.pipelines.scrape.job import ANY_PAGE, OF_BROWSER, DescribeTask, Result, ScrapeTask
+from forager.pipelines.scrape.page_actions import CAPTURED, PDF, before_visit, on_page, taken_of_page
 from forager.pipelines.scrape.schema_extractor import ITEMS, extractor_of
 
 # The findings about a target: from its page, and from further pages for missing fields. Pure.
@@ -59,7 +77,13 @@ class Reading:
         """Kind of the first page."""
         self.more: tuple[str, ...] = ()
         self.pages: list[str] = []
+        self.blob: str | None = None
+        """The first page as it is stored, if its request asked for that."""
         self.rendered = False
+        self.stored: dict[str, str] = {}
+        """`blob:` URLs of the pages, by the address of their request."""
+        self.requests = 0
+        """Pages that were requested of the site."""
         self._status = 0
         self._ms = 0
         self._at: datetime | None = None
@@ -81,7 +105,7 @@ class Reading:
         next."""
         if not self.pages:
             self.wall, self.kind, self.more = extracted.wall, extracted.kind, extracted.more
-            self._status, self._at = response.status, response.at
+            self._status, self._at, self.blob = response.status, response.at, response.blob
         self.pages.append(response.url)
         self.rendered = self.rendered or response.rendered
         self._ms += response.elapsed_ms
@@ -89,9 +113,30 @@ class Reading:
             for name in self.missing & extracted.fields.keys():
                 if extracted.fields[name].confidence >= self._least:
                     self.found[name] = extracted.fields[name], response.url
-        if SCREENSHOT in self._names and response.screenshot:
-            picture = FieldFound(b64encode(response.screenshot).decode(), "browser", 1.0)
-            self.found.setdefault(SCREENSHOT, (picture, response.url))
+        for name, value in _of_browser(response).items():
+            if name in self._names:
+                self.found.setdefault(name, (FieldFound(value, "browser", 1.0), response.url))
+
+    def undescribed(self, fields: Mapping[str, SchemaField]) -> dict[str, SchemaField]:
+        """Return those of the described fields that a language model must be asked for. Nothing is asked for if its
+        answer would not be sure enough."""
+        return {} if self._least > CONFIDENCE else {name: fields[name] for name in fields if name in self.missing}
+
+    def quoted(self, name: str, value: object, quote: str) -> None:
+        """Add a field that a model has quoted from the first page."""
+        self.found[name] = FieldFound(value, f'described:"{quote[:LONGEST_SHOWN]}"', CONFIDENCE), self.pages[0]
+
+    def described_by(self, task: ScrapeTask) -> DescribeTask:
+        """Return the task that asks for the missing described fields of the stored page."""
+        assert self.blob is not None  # noqa: S101 - the request of a page with described fields stores it
+        assert self._at is not None  # noqa: S101
+        known = {name: getattr(task, name) for name in ScrapeTask.model_fields} | {"stored": self.stored or None}
+        from_store = bool(self.stored) and not self.requests
+        return DescribeTask(**known, page=self.blob, rendered=self.rendered, fetched_at=self._at, from_store=from_store)
+
+    def fetched(self, at: datetime, *, rendered: bool) -> None:
+        """Set when and how a stored page was fetched."""
+        self._at, self.rendered = at, rendered
 
     def result(self, task: ScrapeTask) -> Result:
         raw = {name: finding.value for name, (finding, _) in self.found.items()}
@@ -109,6 +154,8 @@ class Reading:
             pages=self.pages,
             rendered=self.rendered,
             fetched_at=self._at,
+            from_store=bool(self.stored) and not self.requests,
+            stored_pages=self.stored or None,
         )
 
     def facts(self) -> dict[str, int]:
@@ -135,6 +182,21 @@ def read_page(
     return parse(PageInput(url, decoded(body, kind), status, at, markdown), wanted)
 
 
+def _of_browser(response: Response) -> dict[str, Any]:
+    """Return the fields that a browser has taken of the page."""
+    fields: dict[str, Any] = {}
+    if response.screenshot:
+        fields[SCREENSHOT] = b64encode(response.screenshot).decode()
+    if response.pdf:
+        fields[PDF] = b64encode(response.pdf).decode()
+    if response.captured:
+        fields[CAPTURED] = [
+            {"url": each.url, "method": each.method, "status": each.status, "json": orjson.loads(each.body)}
+            for each in response.captured
+        ]
+    return fields
+
+
 def _as_answered(value: Any, page_url: str) -> Any:
     """Keep the scheme of a site that was read by plain http: the same URL with https might not exist."""
     if isinstance(value, str) and value.startswith("https://") and page_url.startswith("http://"):
@@ -153,6 +215,8 @@ def _provenance(finding: FieldFound, url: str) -> dict[str, Any]:
 
 MOST_BYTES = 10 * 1024 * 1024
 """Maximum size of a page."""
+READ_DOCUMENT = 20.0
+"""CPU seconds of a PDF or DOCX file."""
 TEXTUAL = ("html", "xml", "text/plain", "json")
 
 
@@ -171,13 +235,20 @@ class Scraper:
     async def scrape(self, task: ScrapeTask, fetch: Fetch) -> Outcome:
         extractor = self._extractor(task)
         login = LoginRef(task.workspace_id, extractor.credentials) if self.logins and extractor.credentials else None
-        visit = _Visit(task, extractor, fetch, login, min(self.navigation, self.timeout), self.timeout)
+        described = described_of(task.page_schema)
+        visit = _Visit(
+            task, extractor, fetch, login, min(self.navigation, self.timeout), self.timeout, described.keys()
+        )
         async with final_failures(kept=login is None or self.keep_logged_in):
             reading = await visit.first()
             if task.page_schema is None:
                 await visit.further(reading)
             else:
                 await visit.paged(reading)
+        reading.stored, reading.requests = visit.stored, visit.requests
+        if reading.undescribed(described):
+            child = Plan(reading.described_by(task), rank=task.number)
+            return Done(tasks=(child,), cost=0, facts=reading.facts())
         return Done(records=(reading.result(task),), cost=0, facts=reading.facts())
 
     def _extractor(self, task: ScrapeTask) -> Extractor:
@@ -202,16 +273,25 @@ class _Visit:
     navigation: float
     left: float
     """Remaining seconds of the task's time limit. Waiting for a lane does not count."""
+    described: Collection[str] = ()
+    """Fields that a language model is asked for afterwards: the page is stored for that."""
+    stored: dict[str, str] = field(default_factory=dict)
+    """`blob:` URLs of the pages that were read, by the address of their request."""
+    requests: int = 0
+    """Pages that were requested of the site."""
+    is_document: bool = False
+    """True if the page is a PDF or DOCX file: a browser would show nothing more."""
 
     @property
-    def wants_picture(self) -> bool:
-        return SCREENSHOT in (self.task.requested_fields or ())
+    def needs_browser(self) -> bool:
+        return bool(OF_BROWSER & set(self.task.requested_fields or ())) or bool(self.task.depth)
 
     async def first(self) -> Reading:
-        response = await self._page(self.task.target_url, "browser" if self.wants_picture else self.task.render)
+        response = await self._page(self.task.target_url, "browser" if self.needs_browser else self.task.render)
         reading = await self._read(response)
-        settled = bool(reading.found) or reading.kind in ("list", "form", "error")
-        if not settled and not response.rendered and self.task.render == "auto":
+        only_described = bool(self.described) and reading.missing <= set(self.described)
+        settled = bool(reading.found) or only_described or reading.kind in ("list", "form", "error")
+        if not settled and not response.rendered and not self.is_document and self.task.render == "auto":
             # It looked like a page but has none of the wanted fields: scripts may add them.
             try:
                 response = await self._page(self.task.target_url, "browser")
@@ -264,8 +344,18 @@ class _Visit:
             reading.pages.append(response.url)
             following = page.more
 
+    def _script(self, url: str) -> tuple[Action, ...]:
+        """Return what a browser does on a page. Only the first one is what the actions and pictures are about."""
+        if url != self.task.target_url:
+            return (*self.extractor.script, Screenshot(if_wrong=True))
+        depth, wanted = self.task.depth, self.task.requested_fields or ()
+        taken = tuple(taken_of_page(depth, wanted)) or (Screenshot(if_wrong=True),)
+        return (*before_visit(depth, wanted), *self.extractor.script, *on_page(depth), *taken)
+
     async def _page(self, url: str, render: Render) -> Response:
-        script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=not self.wants_picture))
+        if (stored := await self._stored(url, render)) is not None:
+            return await self._as_html(stored)
+        script = () if render == "http" else self._script(url)
         timeout = max(1.0, min(self.navigation, self.left))
         request = Request(
             url,
@@ -274,11 +364,45 @@ class _Visit:
             render=render,
             script=script,
             login=self.login,
+            keep=bool(self.described) or (self.task.keep and self.login is None),
             enough=self._has_everything if render == "auto" else None,
         )
+        self.requests += 1
         response = await self.fetch(request)
         self.left -= response.elapsed_ms / 1000
         refuse_unless_page(response)
+        if self.task.keep and self.login is None and response.blob is not None:
+            self.stored[url] = response.blob
+        return await self._as_html(response)
+
+    async def _as_html(self, response: Response) -> Response:
+        """Return a PDF or DOCX file as an HTML page; any other answer as it is."""
+        kind = document_kind(response.body)
+        if kind is None:
+            return response
+        where = _where(response)
+        try:
+            html = await parse(self.fetch, document_html, response.body, limit=READ_DOCUMENT)
+        except ReadError as error:
+            message = f"{where} is a {kind} file that cannot be read: {str(error).partition(': ')[2] or error}."
+            raise _failure(reasons.NOT_A_PAGE, message, response) from error
+        except ParseFailed as error:
+            raise ParseFailed(error.message, reason=error.reason, facts=_facts(response)).at(where) from error
+        self.is_document = True
+        return replace(response, body=html.encode("utf-8", "replace"), headers=_HTML)
+
+    async def _stored(self, url: str, render: Render) -> Response | None:
+        """Return the stored page of this address; None if there is none, or if a browser has to render it."""
+        blob = (self.task.stored or {}).get(url)
+        if blob is None or self.login is not None:
+            return None
+        try:
+            response = await self.fetch(Request(blob))
+        except BlobMissing:
+            return None
+        if response.rendered != (render == "browser") and render != "auto":
+            return None
+        self.stored[url] = blob
         return response
 
     async def _has_everything(self, response: Response) -> bool:
@@ -341,6 +465,13 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
         return reasons.LOGIN_WALL, f"{where} requires a login ({status})."
     if status >= 300:
         return reasons.REFUSED, f"{where} refused the page ({status})."
+    if (document := document_kind(response.body)) is not None:
+        if is_installed(document):
+            return "", ""
+        return (
+            reasons.NOT_A_PAGE,
+            f"{where} is a {document} file. To read such files: pip install 'forager-data[documents]'",
+        )
     if is_binary(response.body, kind):
         return reasons.NOT_A_PAGE, f"{where} sent binary data, which is not a web page. Give the URL of one."
     if kind and not any(known in kind for known in TEXTUAL):
@@ -351,17 +482,18 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
     return "", ""
 
 
+_HTML = {"Content-Type": "text/html; charset=utf-8"}
+
+
 @asynccontextmanager
 async def final_failures(*, kept: bool) -> AsyncIterator[None]:
     """Turn errors that the engine would handle otherwise into final failures. `kept`: whether the page may be kept as
     evidence."""
     try:
-        yield
+        with unknown_names_are_final():
+            yield
     except Disallowed as error:  # the caller did not get this page: that is a failure, not a skip
         raise Permanent(error.message, reason=error.reason, error_type=error.error_type) from error
-    except NameUnknown as error:  # a caller waits, and the name will not exist a few seconds later
-        message = f"{error.message} Check the URL, and the name servers of this machine."
-        raise Permanent(message, facts=error.facts, reason=error.reason, error_type=error.error_type) from error
     except TimedOut as error:
         # The page had its full time limit; another attempt would only occupy a browser for as long again.
         message, reason = error.message, error.reason

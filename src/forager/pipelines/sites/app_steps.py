@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 from forager.core.database import Row
-from forager.core.errors import Permanent
+from forager.core.errors import Permanent, unknown_names_are_final
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Gone, Outcome
 from forager.core.reading import parse
@@ -141,7 +141,8 @@ class SiteSteps:
     async def _sitemaps(self, task: StartCrawl, job: SiteJob, fetch: Fetch) -> tuple[list[Plan], dict[str, int]]:
         parts = urlsplit(job.url)
         root = f"{parts.scheme}://{parts.netloc}"
-        response = await fetch(Request(f"{root}/robots.txt", timeout=TIMEOUT, max_bytes=MOST_ROBOTS))
+        with unknown_names_are_final():
+            response = await fetch(Request(f"{root}/robots.txt", timeout=TIMEOUT, max_bytes=MOST_ROBOTS))
         named = from_robots(response.body.decode("utf-8", "replace")) if response.status == 200 else []
         whole = Scope(job.site, subdomains=True)
         urls = [url for each in named if (url := one_address(each)) and whole.refusal(url, 9_999) in (None, NOT_A_PAGE)]
@@ -155,7 +156,8 @@ class SiteSteps:
         """Hand over the next part of a sitemap. The rest is a task of its own, on the stored file."""
         running = await self._of(task.crawl)
         request = Request(task.url, timeout=TIMEOUT, max_bytes=LARGEST)
-        response = await read_or_fetch(fetch, task.stored, request)
+        with unknown_names_are_final():
+            response = await read_or_fetch(fetch, task.stored, request)
         if response.status in GONE or (task.guessed and response.status >= 400):
             return Done(cost=0, facts=facts_of(response))
         refuse_unless_answered(response)
@@ -196,7 +198,8 @@ class SiteSteps:
             if task.depth and running.job.traps and running.frontier.is_trap(task.url):
                 return Drop(TRAP, "Pages of this pattern have brought nothing new.")
         stored = await self._stored(task, running)
-        response = await fetch(_request(task, stored, running.job))
+        with unknown_names_are_final():
+            response = await fetch(_request(task, stored, running.job))
         if response.status == 304:
             return _unchanged(task, running, response, stored)
         if response.status in GONE:

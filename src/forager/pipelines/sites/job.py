@@ -144,6 +144,9 @@ class SiteJob(BaseModel):
             raise ValueError("the form `fields` needs a schema in `fields`, and no other form has one")
         if isinstance(self.fields, PageSchema) and self.fields.base is not None:
             raise ValueError("a crawl of a site has no `base`; use scrape for built-in kinds")
+        if isinstance(self.fields, PageSchema) and self.fields.described:
+            named = next(iter(self.fields.described))
+            raise ValueError(f"{named}: a crawl of a site has no described fields; use scrape, or give it a selector")
         if self.markdown is not None and self.form != "markdown":
             raise ValueError("`markdown` is for the form `markdown`; leave it out, or change the form")
         if self.mode == "map" and self.frequency is not None:

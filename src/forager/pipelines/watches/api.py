@@ -96,12 +96,12 @@ class WatchBody(BaseModel):
     ignore: list[Ignored] = Field(
         default=["dates", "counters"],
         max_length=2,
-        description="What is no change of a text: dates and times; numbers of views, likes, comments ….",
+        description="Differences to ignore in a text: dates and times; counts of views, likes, comments ….",
     )
     when: str | None = Field(
         default=None, min_length=1, max_length=LONGEST, description="Notify only when this becomes true: `price < 50`."
     )
-    notify: list[str] = Field(default=[], max_length=20, description="Channels that are told of a change.")
+    notify: list[str] = Field(default=[], max_length=20, description="Channels that receive an alert after a change.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -113,6 +113,8 @@ class WatchBody(BaseModel):
             raise ValueError("`when` needs a channel in `notify`")
         if isinstance(self.page_schema, PageSchema) and self.page_schema.base is not None:
             raise ValueError("the schema of a watch has no `base`")
+        if isinstance(self.page_schema, PageSchema):
+            _refuse_described(self.page_schema)
         return self
 
 
@@ -128,11 +130,11 @@ class WatchReport(Report):
     ignore: list[str]
     when: str | None
     notify: list[str]
-    state: Literal["new", "works", "failing", "paused"] = Field(description="`new`: it was not checked yet.")
+    state: Literal["new", "works", "failing", "paused"] = Field(description="`new`: not checked yet.")
     checks: int
     changes: int = Field(description="Observations that differed from the one before.")
     title: str | None
-    summary: str | None = Field(description="What the last change was.")
+    summary: str | None = Field(description="The last change, in one line.")
     fields: dict[str, Any] | None = Field(description="With a schema: the values of the last observation.")
     text: str | None = Field(description="The watched text; left out of lists.")
     error: str | None = Field(description="Why the last check found nothing.")
@@ -153,7 +155,7 @@ class ObservationReport(BaseModel):
     at: datetime | None
     title: str | None
     summary: str | None
-    difference: dict[str, Any] | None = Field(description="By word (`lines`) or by field (`fields`).")
+    difference: dict[str, Any] | None = Field(description="The difference by word (`lines`) or by field (`fields`).")
     fields: dict[str, Any] | None
     text: str | None
 
@@ -184,7 +186,7 @@ def _add_rows(router: Router, service: Service) -> None:
         responses={200: example([{**_WATCH, "text": None}], next_cursor=None), **failures()},
     )
     async def list_watches(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
-        """By name, each with what it saw last."""
+        """Lists watches by name, each with its last observation."""
         plan = Walk("watches", _ALL, ("name",), ())
         rows, following = await walk(db, plan, asked.cursor, asked.limit)
         rules = {rule.name: rule for rule in await rules_of(db)}
@@ -198,7 +200,7 @@ def _add_rows(router: Router, service: Service) -> None:
         responses={201: example(_WATCH), **failures(409, body=True)},
     )
     async def add_watch(request: Request, body: WatchBody) -> Response:
-        """Checks the page at once, and then every so often. With `notify`, a rule of the same name is added."""
+        """Checks the page at once, then at the interval `every`. With `notify`, a rule of the same name is added."""
         name = checked_name(body.name or name_of(body.url))
         try:
             service.check_url(body.url)
@@ -298,12 +300,12 @@ def _add_steering(router: Router, service: Service) -> None:
         responses={200: example(_WATCH), **failures(404)},
     )
     async def resume_watch(request: Request, name: Name) -> Response:
-        """Its page is checked now, and then as before."""
+        """Checks the page now, then at its interval as before."""
         return await switched(request, name, paused=False)
 
 
 def name_of(url: str) -> str:
-    """Return a name for the watch of a page: its host and path, and a few characters that tell two pages apart."""
+    """Return a name for the watch of a page: its host and path, and a few characters of its hash."""
     path = url.partition("://")[2].partition("?")[0]
     plain = re.sub(r"[^A-Za-z0-9]+", "-", path.removeprefix("www.")).strip("-")
     return f"{plain[:60].strip('-') or host_of(url)}-{url_hash(url)[:6]}"
@@ -316,10 +318,22 @@ async def _schema(service: Service, given: str | PageSchema | None) -> PageSchem
     if not rows:
         raise wrong("schema", f"there is no schema {given[:64]!r}; see `forager schemas list`")
     try:
-        return TypeAdapter(PageSchema).validate_python(loads(rows[0]["body"]))
+        schema = TypeAdapter(PageSchema).validate_python(loads(rows[0]["body"]))
     except ValidationError:
         problem = f"the stored schema {given[:64]!r} is not valid any more; store it again"
         raise Rejected(f"schema: {problem}.", fields=[FieldError("schema", problem)]) from None
+    try:
+        _refuse_described(schema)
+    except ValueError as error:
+        raise wrong("schema", str(error)) from None
+    return schema
+
+
+def _refuse_described(schema: PageSchema) -> None:
+    """Raise `ValueError` for a schema that would ask a language model at every check: a watch costs nothing."""
+    if schema.described:
+        named = next(iter(schema.described))
+        raise ValueError(f"{named}: a watch has no described fields, which cost money; give it a selector")
 
 
 def _row(name: str, body: WatchBody, schema: PageSchema | None) -> PageWatch:

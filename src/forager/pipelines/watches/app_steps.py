@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from forager.core.errors import ForagerError, Permanent, Transient
+from forager.core.errors import ForagerError, Permanent, Transient, unknown_names_are_final
 from forager.core.http import Fetch, Request, Response, Screenshot
 from forager.core.outcome import Done, Drop, Outcome
 from forager.core.pipeline import StepFunction
@@ -66,7 +66,8 @@ class WatchSteps:
             return Drop(PAUSED, f"The watch {task.watch!r} is paused.")
         rows = await self._service.database.fetch(_STORED, {"watch": watch.name})
         before = _before(rows[0]) if rows else None
-        response = await fetch(_request(watch))
+        with unknown_names_are_final():
+            response = await fetch(_request(watch))
         _refuse_unless_page(response)
         schema = PageSchema.model_validate(watch.page_schema) if watch.page_schema else None
         kind = next((value for name, value in response.headers.items() if name.lower() == "content-type"), None)
@@ -155,7 +156,7 @@ def _refuse_unless_page(response: Response) -> None:
         raise Transient(f"The site failed ({status}).", reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
     error: ForagerError | None = None
     if response.looks in ("block", "challenge"):
-        message = f"The site takes us for a robot ({status}). Slow the lane down, or use other proxies."
+        message = f"The site blocked the request as a bot ({status}). Slow the lane down, or use other proxies."
         error = Permanent(message, evidence=response.evidence(), reason=Reason.BLOCKED, error_type=ErrorType.BLOCKED)
     elif status in (404, 410):
         error = Permanent(f"The page is gone ({status}).", reason="not_found", error_type=ErrorType.HTTP)

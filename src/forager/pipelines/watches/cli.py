@@ -13,7 +13,7 @@ from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, Reached, with_api
 from forager.sdk.cli.run_job import see_through
 
-commands = typer.Typer(help="Watch any page and be told of changes.", no_args_is_help=True)
+commands = typer.Typer(help="Watch any page for changes.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the watch.")]
 FLAGS = {"page_schema": "schema", "url": "urls"}
 
@@ -34,10 +34,10 @@ def add(
     text: Annotated[bool, typer.Option("--text", help="Watch the main text of the page (the default).")] = False,
     every: Annotated[str, typer.Option(help="Time between two checks, as 1h (default 1h, at least 1m).")] = "1h",
     when: Annotated[str | None, typer.Option(help="Notify only when this becomes true, as 'price < 50'.")] = None,
-    notify: Annotated[list[str] | None, typer.Option(help="Channel to tell; see `forager channels`.")] = None,
+    notify: Annotated[list[str] | None, typer.Option(help="Channel for alerts; see `forager channels`.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the watch (default: by its URL).")] = None,
     ignore: Annotated[
-        list[Ignorable] | None, typer.Option(help="What is no change of a text (default dates, counters).")
+        list[Ignorable] | None, typer.Option(help="Differences to ignore in a text (default dates, counters).")
     ] = None,
     browser: Annotated[bool, typer.Option("--browser", help="Load the page with a browser.")] = False,
     screenshots: Annotated[

@@ -1,4 +1,4 @@
-"""How the command line names the parts of a check of a watched page."""
+"""Words that the command line prints for a check of a watched page."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

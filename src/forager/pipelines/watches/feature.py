@@ -9,8 +9,6 @@ feature = Feature(
     complete=Ref("forager.pipelines.watches.wiring:with_address"),
     app_steps=Ref("forager.pipelines.watches.app_steps:app_steps"),
     routes=Ref("forager.pipelines.watches.api:routes"),
-    shortcuts=(
-        Shortcut("watch", "Watch any page and be told of changes.", Ref("forager.pipelines.watches.cli:commands")),
-    ),
+    shortcuts=(Shortcut("watch", "Watch any page for changes.", Ref("forager.pipelines.watches.cli:commands")),),
     words=Ref("forager.pipelines.watches.cli_words:words"),
 )

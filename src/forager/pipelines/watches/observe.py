@@ -1,4 +1,4 @@
-"""What a watch sees of a page, and how two observations differ: by word, and by field. Pure.
+"""Observe a watched page, and compare two observations by word and by field. Pure.
 
 A text is compared line by line. Dates and counters can be masked, and the places that differ at every check are learnt
 as noise: the gap after a line that stays is noise once it has differed in `NOISY` checks in a row.
@@ -88,7 +88,7 @@ def masked(text: str, ignored: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class Difference:
-    """How an observation differs from the one before."""
+    """The difference between an observation and the one before."""
 
     summary: str = ""
     lines: list[dict[str, str]] = field(default_factory=list)
@@ -121,8 +121,8 @@ def gaps(before: str, after: str, ignored: Sequence[str]) -> list[tuple[str, lis
 
 
 def learnt(noise: Mapping[str, int], places: Sequence[str]) -> dict[str, int]:
-    """Return how often in a row each place has differed, after another check. A place that was noise and stays for
-    `NOISY` checks is none any more."""
+    """Return the checks in a row in which each place has differed, after another check. A noisy place that then stays
+    the same for `NOISY` checks is no longer noise."""
     now = {place: min(noise.get(place, 0) + 1, 2 * NOISY) for place in places}
     for place, count in noise.items():
         if place not in now and count >= NOISY:
@@ -132,7 +132,7 @@ def learnt(noise: Mapping[str, int], places: Sequence[str]) -> dict[str, int]:
 
 
 def compare_texts(before: str, after: str, ignored: Sequence[str], noise: Mapping[str, int]) -> Difference:
-    """Return how two texts differ, without what is ignored and without the places that are noise."""
+    """Compare two texts. Ignored differences and noisy places are left out."""
     difference = Difference()
     for place, old, new in gaps(before, after, ignored):
         if noise.get(place, 0) >= NOISY:
@@ -182,7 +182,7 @@ def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, list):
-        return f"{len(value)} items"
+        return "1 item" if len(value) == 1 else f"{len(value)} items"
     return str(value)[:80]
 
 

@@ -1,4 +1,4 @@
-"""What watches keep: a row for each watch, and a record of the page as it was last seen."""
+"""Storage of watches: a row for each watch, and a record of its page as last seen."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from forager.core.table import TableRow
 
 
 class PageWatch(TableRow):
-    """A watch: which part of which page, how often."""
+    """A watch: the page, the part of it to compare, and the interval."""
 
     table: ClassVar[str] = "page_watches"
     key: ClassVar[tuple[str, ...]] = ("name",)
@@ -69,14 +69,14 @@ class WatchedPage(Record):
     """With a schema: the values that were found."""
     sources: dict[str, Any] | Clear | None = None
     summary: str | Clear | None = None
-    """What the last change was, in one line."""
+    """The last change, in one line."""
     difference: dict[str, Any] | Clear | None = None
 
     # ── about the last check ──
     seen_text: str | Clear | None = None
     """The text at the last check, noise included."""
     noise: dict[str, Any] | None = None
-    """How often in a row each place has differed."""
+    """Checks in a row in which each place has differed."""
     status: int | None = None
     every: int | None = None
     checks: int | None = None

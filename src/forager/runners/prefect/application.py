@@ -22,14 +22,14 @@ from forager.api.serve import serve
 from forager.app.application import App
 from forager.app.compose import open_app
 from forager.app.config import load_settings
-from forager.client.connect import LOCAL_KEY, LocalTransport, find_running, has_up, over_http, service_key_for
+from forager.client.connect import LOCAL_KEY, LocalTransport, find_running, has_up, over_http
 from forager.core.errors import Rejected, StoreLocked
 from forager.core.ledger import Settlement
 from forager.engine.work.batch import BatchWork
 from forager.logging import configure_logs
 from forager.sdk.cli.client import Api
 from forager.sdk.queries import job_number
-from forager.secrets.service_key import service_key
+from forager.secrets.service_key import service_key, service_key_for
 from forager.settings import Settings
 
 # One log for Prefect and Forager in a flow run: Prefect's lines in its own form, ours in ours, and each line once.
@@ -219,7 +219,10 @@ async def open_desk(settings: Settings, stack: AsyncExitStack) -> Desk:
     """
     while True:
         if settings.database_url is None and find_running(settings) is not None:
-            return Desk(settings, over_http(lambda: find_running(settings), service_key_for(settings)))
+            return Desk(
+                settings,
+                over_http(lambda: find_running(settings), service_key_for(settings.home, settings.service_key)),
+            )
         try:
             app = await stack.enter_async_context(open_app(settings, must_fit=True))
         except StoreLocked:

@@ -3,10 +3,12 @@
 The three APIs are separate hosts with separate quotas, as the real ones are; a path of one is unknown to the others.
 """
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import orjson
 
@@ -23,6 +25,9 @@ from forager.sandbox.wire import WireRequest
 from forager.sandbox.world import chance
 
 _QUOTA = 300  # what a refused call names as the limit when the sandbox itself has none
+
+
+CONSENT = "/o/oauth2/v2/auth"
 
 
 class GoogleSandbox(Upstream[GoogleConfig]):
@@ -66,6 +71,8 @@ class GoogleSandbox(Upstream[GoogleConfig]):
         self.methods = GoogleMethods(self.config, self.changes, self.time)
         self.shown: dict[str, set[str]] = {}
         """With `record_shown`: per tenant, the names of all reviews in good answers, delivered or not."""
+        self._codes: dict[str, tuple[str, str, str]] = {}
+        """Tenant, challenge and redirect address of each consent that was not redeemed."""
         self._worlds: dict[str, GoogleWorld] = {}
         self._windows: dict[tuple[str, str], SlidingWindow] = {}
         self._drifted: set[tuple[str, str, int]] = set()
@@ -176,22 +183,45 @@ class GoogleSandbox(Upstream[GoogleConfig]):
 
     def _token(self, request: WireRequest, call: Call) -> Reply:
         call.operation = "token.refresh"
+        if (request.method, request.path) == ("GET", CONSENT):
+            return self._consent(request)
         if (request.method, request.path) != ("POST", "/token"):
             return errors.no_such_page(request.path)
         fault, failed = self.fault_of(call)
         if failed is not None:
             return failed
         form = {name: values[0] for name, values in parse_qs(request.body.decode("latin-1")).items()}
-        fresh = (
-            self.tokens.refresh(form.get("refresh_token", "")) if form.get("grant_type") == "refresh_token" else None
-        )
+        refresh = form.get("refresh_token", "")
+        has_code = form.get("grant_type") == "authorization_code"
+        if has_code:
+            refresh = self._redeemed(form) or ""
+        fresh = self.tokens.refresh(refresh) if has_code or form.get("grant_type") == "refresh_token" else None
         if fresh is None:
             return errors.invalid_grant()
         call.tenant = self.tokens.tenant_of(fresh)
         scope = "https://www.googleapis.com/auth/business.manage"
         lives = round(self.config.token_seconds)
         body = {"access_token": fresh, "expires_in": lives, "scope": scope, "token_type": "Bearer"}
+        if has_code:
+            body["refresh_token"] = refresh
         return Reply(200, orjson.dumps(body), fault=fault)
+
+    def _consent(self, request: WireRequest) -> Reply:
+        """Consent at once, as a user who presses the button, for the tenant that `login_hint` names."""
+        asked = {name: values[0] for name, values in parse_qs(request.query).items()}
+        if asked.get("access_type") != "offline" or asked.get("code_challenge_method") != "S256":
+            return errors.invalid("request", "access_type=offline and a code_challenge are needed")
+        code = f"code-{len(self._codes) + 1}"
+        self._codes[code] = (asked.get("login_hint", "demo"), asked["code_challenge"], asked["redirect_uri"])
+        to = f"{asked['redirect_uri']}?{urlencode({'state': asked.get('state', ''), 'code': code})}"
+        return Reply(302, headers=f"Location: {to}\r\n".encode())
+
+    def _redeemed(self, form: Mapping[str, str]) -> str | None:
+        """Return the refresh token for a code, once; None for a wrong verifier or another redirect address."""
+        tenant, challenge, redirect = self._codes.pop(form.get("code", ""), ("", "", ""))
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        right = base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == challenge
+        return f"1//{self.config.prefix}{tenant}" if right and redirect == form.get("redirect_uri") else None
 
     def _expire(self, value: Any) -> Any:
         token = value.get("token") if isinstance(value, dict) else None

@@ -301,6 +301,54 @@ def depot(product: SimulatedProduct, url: str, images: list[str], category: str)
     return "", f"{body}<script id='__STATE__' type='application/json'>{script}</script>"
 
 
+# Three states of one shop for the learning of wrappers. `marked` and `bare` have one template, which generic rules read
+# wrongly: the first amount is not the price. Only `marked` has markup. `moved` is the same shop after a change of
+# layout, without markup; no generic rule takes its pages for products. Pure.
+
+
+_GALLERY = {IN_STOCK: "In stock", OUT_OF_STOCK: "Sold out", "preorder": "Pre-order"}
+
+
+def marked(product: SimulatedProduct, url: str, images: list[str], category: str) -> Parts:
+    """The template of `bare`, with JSON-LD."""
+    head = _script(jsonld_of(product, url, images, category))
+    return head, bare(product, url, images, category)[1]
+
+
+def bare(product: SimulatedProduct, url: str, images: list[str], category: str) -> Parts:
+    """No markup; an amount of another kind before the price, labels in a table whose rows come and go."""
+    crate = product.money(product.number % 40 * 100 + 590)
+    pictures = "".join(f"<img src='{image}' alt='' width='640'>" for image in images)
+    more = "<tr><th>Care</th><td>Wipe with a dry cloth</td></tr>" if product.number % 3 == 0 else ""
+    body = (
+        f"<article class='exhibit'><p class='exhibit__section'>{escape(category)}</p>{pictures}"
+        f"<h1 class='exhibit__name'>{escape(product.name)}</h1>"
+        f"<p class='exhibit__crate'>{crate}</p><div class='exhibit__cost'>{product.money(product.cents)}</div>"
+        f"<p class='exhibit__state'>{_GALLERY[product.availability]}</p><button>Add to cart</button>"
+        f"<p class='exhibit__votes'>{product.rating / 10:.1f} of 5</p><p class='exhibit__voters'>{product.reviews}</p>"
+        f"<table class='exhibit__facts'>{more}<tr><th>Maker</th><td>{escape(product.brand)}</td></tr>"
+        f"<tr><th>Order code</th><td>No. {product.sku}</td></tr>"
+        f"<tr><th>Barcode</th><td>{product.gtin}</td></tr></table>"
+        f"<p class='exhibit__text'>{escape(product.description)}</p></article>"
+    )
+    return "", body
+
+
+def moved(product: SimulatedProduct, url: str, images: list[str], category: str) -> Parts:
+    """Another template of the same shop: no headline, no button, no markup, the amounts without a sign."""
+    pictures = "".join(f"<img src='{image}' alt='' width='640'>" for image in images)
+    body = (
+        f"<section class='hall'><div class='hall__left'>{pictures}</div><div class='hall__right'>"
+        f"<div class='hall__title'>{escape(product.name)}</div><div class='hall__house'>{escape(product.brand)}</div>"
+        f"<div class='hall__sum'>{product.cents // 100}.{product.cents % 100:02}</div>"
+        f"<div class='hall__stand'>{_GALLERY[product.availability]}</div>"
+        f"<ul class='hall__list'><li class='hall__code'>{product.sku}</li>"
+        f"<li class='hall__bar'>{product.gtin}</li></ul>"
+        f"<div class='hall__text'>{escape(product.description)}</div></div></section>"
+    )
+    return "", body
+
+
 # The frame of a page: head, navigation, a body, and filler up to the wanted size. Built from pieces made once.
 #
 # The filler is markup as shops have it around their product: cards with links, lists, paragraphs, a script. It names no
@@ -378,6 +426,9 @@ FIELDS: dict[str, frozenset[str]] = {
     "amazon": _ALL,
     "atelier": _ALL,
     "depot": _ALL,
+    "marked": _ALL,
+    "bare": _ALL - {"currency"},
+    "moved": _ALL - {"currency", "rating", "review_count", "category"},
 }
 """The fields that a layout shows."""
 

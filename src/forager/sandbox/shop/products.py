@@ -16,6 +16,10 @@ from forager.sandbox.faults import Trouble
 
 LAYOUTS = ("jsonld", "microdata", "opengraph", "plain", "amazon", "atelier", "depot")
 """Markup of a product page; `docs/sandbox.md` describes each."""
+STATES = ("marked", "bare", "moved")
+"""Layouts of one shop with markup, without it, and after a change: for the learning of wrappers. `partly` is `marked`
+for one product in `MARKED_EVERY`, and `bare` for the others."""
+MARKED_EVERY = 3
 CURRENCIES = {"USD": ("${}", ",", "."), "GBP": ("£{}", ",", "."), "EUR": ("{} €", ".", ",")}
 """Form of a price: the text around it, the separator of thousands and that of decimals."""
 Validators = Literal["good", "weak", "none", "stuck", "fickle"]
@@ -26,7 +30,7 @@ Sitemap = Literal["index", "flat", "none", "broken"]
 class ShopConfig(Knobs):
     name: ClassVar[str] = "shop"
     fault_names: ClassVar[frozenset[str]] = frozenset((*Trouble, "http403", "http404", "http410", "captcha"))
-    live: ClassVar[frozenset[str]] = Knobs.live | {"rate_limit", "retry_after", "crawl_delay", "validators"}
+    live: ClassVar[frozenset[str]] = Knobs.live | {"layout", "rate_limit", "retry_after", "crawl_delay", "validators"}
 
     log_limit: int = 200_000
     pages: int = 1000
@@ -34,7 +38,7 @@ class ShopConfig(Knobs):
     page_bytes: int = 20_000
     """Size of a product page; a page with more content is bigger."""
     layout: str = "jsonld"
-    """One of `LAYOUTS`, or `mixed`: by product."""
+    """One of `LAYOUTS` or `STATES`; `mixed`: one of `LAYOUTS` by product; `partly`: `marked` or `bare` by product."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """Another layout for some host names: one port can be several shops."""
     currency: str = "USD"
@@ -77,7 +81,7 @@ class ShopConfig(Knobs):
             self.check(name, getattr(self, name) > 0, "at least 1")
         for name in ("pages", "page_bytes", "images"):
             self.check(name, getattr(self, name) >= 0, "at least 0")
-        known = {*LAYOUTS, "mixed"}
+        known = {*LAYOUTS, *STATES, "mixed", "partly"}
         self.check("layout", {self.layout, *self.hosts.values()} <= known, f"one of {', '.join(sorted(known))}")
         self.check("currency", self.currency in CURRENCIES, f"one of {', '.join(CURRENCIES)}")
         self.check("validators", self.validators in get_args(Validators), f"one of {', '.join(get_args(Validators))}")
@@ -159,6 +163,9 @@ class Shelf:
         self.epoch = epoch
         self._seed = f"{config.seed}/shop/".encode()
 
+    def adopt(self, config: ShopConfig) -> None:
+        self._config = config
+
     def product(self, number: int, moment: float) -> SimulatedProduct:
         """The product at this moment, also if it is gone by then."""
         config = self._config
@@ -204,6 +211,8 @@ class Shelf:
 
     def layout(self, number: int, host: str) -> str:
         layout = self._config.hosts.get(host, self._config.layout)
+        if layout == "partly":
+            return "marked" if number % MARKED_EVERY == 0 else "bare"
         return LAYOUTS[number % len(LAYOUTS)] if layout == "mixed" else layout
 
     def share(self, number: int, what: bytes) -> float:

@@ -24,10 +24,13 @@ from forager.sandbox.shop.layouts import (
     Parts,
     amazon,
     atelier,
+    bare,
     category_name,
     depot,
     jsonld,
+    marked,
     microdata,
+    moved,
     opengraph,
     plain,
     shown,
@@ -71,6 +74,9 @@ _LAYOUTS: dict[str, Layout] = {
     "amazon": amazon,
     "atelier": atelier,
     "depot": depot,
+    "marked": marked,
+    "bare": bare,
+    "moved": moved,
 }
 _UTF8 = b"text/html; charset=utf-8"
 _XML = b"application/xml"
@@ -116,12 +122,22 @@ class ShopSandbox(Upstream[ShopConfig]):
         """Return what the page of a product shows now, by field."""
         return shown(self.product(number), self.shelf.layout(number, host))
 
+    def render(self, number: int, host: str) -> bytes:
+        """Return the page of a product as it is served now."""
+        layout = self.shelf.layout(number, host)
+        return self._render(self.product(number), layout, self.catalogue.path(number, layout), host)
+
     def spoiled(self, number: int) -> str | None:
         """The kind of bad markup that the product's page has; None for a good page."""
         share = self.config.broken_share
         if not share or self.shelf.share(number, b"broken") >= share:
             return None
         return tuple(hostile.KINDS)[self.shelf.pick(number, b"broken", len(hostile.KINDS))]
+
+    def adopt(self, config: ShopConfig) -> None:
+        """Take another configuration while running. The products stay; the layout of their pages may change."""
+        super().adopt(config)
+        self.shelf.adopt(config)
 
     def prepare(self) -> None:
         self.shelf = Shelf(self.config, self.time.seconds())

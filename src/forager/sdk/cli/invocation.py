@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -17,7 +17,16 @@ from uuid import UUID
 
 import typer
 
-from forager.core.errors import Conflict, NotFound, Rejected, ServiceAway, StoreError, StoreLocked, Transient
+from forager.core.errors import (
+    Conflict,
+    ForagerError,
+    NotFound,
+    Rejected,
+    ServiceAway,
+    StoreError,
+    StoreLocked,
+    Transient,
+)
 from forager.core.ids import task_numbers, task_uuid
 from forager.sdk.cli.client import Api, ApiUnreachable, JobNotDone, KeyRefused, ProblemFound, ServerFault
 
@@ -65,6 +74,11 @@ class ApplicationHost(Protocol):
         self, settings: Any, *, debug: bool, store: StoreUse = "existing"
     ) -> AbstractAsyncContextManager[Reached]:
         """Connect to the API of a running Forager, or open the store in this process."""
+        ...
+
+    def at_rest(self, settings: Any) -> AbstractContextManager[Any]:
+        """Yield the embedded store as a `Database` that only reads, or None if there is none. Raises `LookupError` if a
+        process may be using it."""
         ...
 
 
@@ -116,22 +130,33 @@ def with_api(
     *,
     fields: Mapping[str, str] | None = None,
     store: StoreUse = "existing",
+    quick: Callable[[Any, Any], Awaitable[T | None]] | None = None,
 ) -> T:
     """Call `work` with the API of this store: that of a running Forager, or of one opened for this command.
 
-    `store`: what to do if there is no store. `overrides` are settings for this command. They do not reach a Forager
-    that runs. `fields` maps fields of the API to the parameters of this command that set them, where the two names
-    differ, so that an error names the option.
+    `quick(settings, database)` may answer first, without opening the application: `database` reads the store that no
+    process has, or is None if there is no store. It returns exactly what `work` would, or None to leave the answer, and
+    every error, to `work`. `store`: what to do if there is no store. `overrides` are settings for this command. They do
+    not reach a Forager that runs. `fields` maps fields of the API to the parameters of this command that set them,
+    where the two names differ, so that an error names the option.
     """
     current = invocation(context)
     current.flags = flags_of(context, fields or {})
     settings = current.settings(overrides)
 
     async def inside() -> T:
+        if quick is not None:
+            with suppress(*UNCERTAIN), current.host.at_rest(settings) as database:
+                if (answer := await quick(settings, database)) is not None:
+                    return answer
         async with current.host.reach(settings, debug=current.debug, store=store) as reached:
             return await work(reached)
 
     return run_loop(inside())
+
+
+UNCERTAIN = (LookupError, OSError, ValueError, ForagerError)
+"""Errors of a quick answer after which the application answers, with its own words for what is wrong."""
 
 
 def flags_of(context: typer.Context, fields: Mapping[str, str]) -> dict[str, str]:

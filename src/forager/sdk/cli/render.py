@@ -158,7 +158,11 @@ def count(number: int | float | None) -> str:
 
 def money(usd: float) -> str:
     """Dollars with enough digits: `$12.50`, and `$0.0003` where two would show nothing."""
-    return f"${usd:,.2f}" if usd == 0 or abs(usd) >= 1 else f"${usd:.2g}" if abs(usd) < 0.01 else f"${usd:.3f}"
+    if usd == 0 or abs(usd) >= 1:
+        return f"${usd:,.2f}"
+    if abs(usd) < 0.0001:
+        return f"${usd:.6f}"  # fewer digits would be written with an exponent
+    return f"${usd:.2g}" if abs(usd) < 0.01 else f"${usd:.3f}"
 
 
 def some(number: int, one: str, many: str | None = None) -> str:

@@ -296,7 +296,7 @@ class BigQuerySink:
                 except Permanent as error:
                     if group & named:
                         raise
-                    log.error("jobs are left out of BigQuery", jobs=sorted(group)[:10], error=error.message)
+                    log.error("bigquery_jobs_left_out", jobs=sorted(group)[:10], error=error.message)
                 self._remember(dict.fromkeys(group, last))
 
     async def _staged(self, wanted: RowRequests, last: int) -> AsyncIterator[Staged]:

@@ -145,7 +145,7 @@ class Rebuild:
         refused = (await write(self._client, state.target, documents)).refused
         if refused:
             key, reason = next(iter(refused.items()))
-            log.error("records are left out of the search index", records=len(refused), key=key[:100], reason=reason)
+            log.error("search_records_left_out", records=len(refused), key=key[:100], reason=reason)
 
     async def target(self) -> str | None:
         """Return the index that a rebuild is filling; None if there is no rebuild, or if it has not begun to."""

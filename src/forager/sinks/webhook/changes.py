@@ -5,7 +5,7 @@ message is derived from the sink and the change, so that a repeated batch adds n
 nothing, a limited number of messages is made (`Backlog`), and the other changes wait in the log.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +21,7 @@ from forager.core.task import Plan
 from forager.sdk.delivery import encodable, encoded
 from forager.sdk.reports import JobReport
 from forager.sinks.webhook.pipeline import NAME, standing_job
-from forager.sinks.webhook.receivers import Registered, WebhookDelivery
+from forager.sinks.webhook.receivers import Registered, WebhookDelivery, request_ids
 
 # Maximum of messages that wait for one receiver before further changes stay in the log.
 #
@@ -135,8 +135,9 @@ class ChangeWebhooks:
         wanted = [change for change in batch if change.pipeline != NAME]
         if not wanted:
             return False
+        requests = await request_ids(self._ledger.database, (change.job for change in wanted))
         # A generator: the ledger makes the messages of a large batch in a thread, while the event loop does other work.
-        plans = (Plan(self._message(change)) for change in wanted)
+        plans = (Plan(self._message(change, requests)) for change in wanted)
         await self._register(self.name, self._url, self._host)
         try:
             added = await self._ledger.append(standing_job(self._url), plans)
@@ -157,7 +158,7 @@ class ChangeWebhooks:
             )
         return True
 
-    def _message(self, change: Change) -> WebhookDelivery:
+    def _message(self, change: Change, requests: Mapping[UUID, str]) -> WebhookDelivery:
         return WebhookDelivery(
             id=f"{self.name}_{change.id}",
             receiver=self._url,
@@ -165,4 +166,5 @@ class ChangeWebhooks:
             body=encoded(encodable(change)).decode(),
             at=change.at,
             sink=self.name,
+            request_id=None if change.job is None else requests.get(change.job),
         )

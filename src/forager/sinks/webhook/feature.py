@@ -9,6 +9,7 @@ feature = Feature(
     name="deliveries",
     summary="Delivers webhooks to their receivers.",
     build=Ref("forager.sinks.webhook.wiring:build"),
+    internal=True,
     settings=Ref("forager.sinks.webhook.settings:WebhookSettings"),
     secrets=Ref("forager.sinks.webhook.wiring:secrets"),
     log=Ref("forager.sinks.webhook.receivers:log_receivers"),

@@ -20,7 +20,7 @@ from forager.core.ledger import Ledger
 from forager.core.states import TERMINAL_JOBS
 from forager.core.task import Plan
 from forager.sinks.webhook.pipeline import NAME, standing_job
-from forager.sinks.webhook.receivers import DEFAULT_RECEIVER, Registered, WebhookDelivery
+from forager.sinks.webhook.receivers import DEFAULT_RECEIVER, Registered, WebhookDelivery, request_ids
 
 # The webhook sink: makes one message for every job that has ended and has a receiver.
 #
@@ -61,6 +61,8 @@ class WebhookMessage:
     """A URL, or `DEFAULT_RECEIVER`."""
     body: str
     at: int
+    job: UUID
+    """The job that it reports."""
 
 
 Callbacks = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Any]]]
@@ -116,7 +118,7 @@ def message_about(job: JobSummary, receiver: str, results: Sequence[Mapping[str,
         "summary": {"total": job.total, "completed": job.counts["completed"], "failed": job.counts["failed"]},
         "results": None if job.total > MOST_RESULTS or results is None else list(results),
     }
-    return WebhookMessage(f"job_{job.id.hex}_{job.end}", receiver, _as_json(body), job.at)
+    return WebhookMessage(f"job_{job.id.hex}_{job.end}", receiver, _as_json(body), job.at, job.id)
 
 
 def _as_json(body: Mapping[str, Any]) -> str:
@@ -158,7 +160,7 @@ def webhook_sink(
         except StoreError:
             raise
         except Exception:
-            log.exception("the results of a job cannot be reported in its pipeline's own form", job=str(job))
+            log.exception("job_results_failed", job=str(job))
             return await _plain_results(reports, job)
 
     register = Registered(ledger.database)
@@ -166,7 +168,12 @@ def webhook_sink(
     async def submit(message: WebhookMessage) -> None:
         url = default_url if message.receiver == DEFAULT_RECEIVER else message.receiver
         task = WebhookDelivery(
-            id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
+            id=message.id,
+            receiver=message.receiver,
+            host=_host(url or ""),
+            body=message.body,
+            at=message.at,
+            request_id=(await request_ids(ledger.database, [message.job])).get(message.job),
         )
         await register(WebhookSink.name, message.receiver, task.host)
         try:

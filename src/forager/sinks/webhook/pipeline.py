@@ -1,8 +1,10 @@
 """The pipeline of webhook deliveries. Its jobs are never submitted by users; messages are added to the receiver's
 standing job."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from forager.core.errors import ForagerError, Permanent, RateLimited, Refused, Rejected, Retry, Transient, Unconfigured
 from forager.core.http import Fetch, Request, Response, SignRef
@@ -32,10 +34,12 @@ GIVEN_UP_AFTER = 7 * 24 * 3600.0
 
 
 class Deliver:
-    """The delivery step. `default_url` is the current default receiver."""
+    """The delivery step. `default_url` is the current default receiver; `traced`: share of jobs whose traces are kept,
+    or None if there are no traces."""
 
-    def __init__(self, default_url: str | None) -> None:
+    def __init__(self, default_url: str | None, traced: float | None = None) -> None:
         self._default_url = default_url
+        self._traced = traced
 
     async def __call__(self, delivery: WebhookDelivery, fetch: Fetch) -> Outcome:
         response = await _send(self._request(delivery), delivery, fetch)
@@ -60,13 +64,26 @@ class Deliver:
         return Request(
             url,
             "POST",
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **self._trace(delivery)},
             body=delivery.body.encode(),
             sign=SignRef(SECRET, delivery.id),
             timeout=TIMEOUT,
             max_bytes=MOST_ANSWER,
             max_redirects=0,
         )
+
+    def _trace(self, delivery: WebhookDelivery) -> Mapping[str, str]:
+        """Return the header that makes the receiver's work part of the job's trace. The id of a message about a job
+        contains the job's."""
+        told = _JOB_OF.match(delivery.id) if self._traced is not None else None
+        if told is None or self._traced is None:
+            return {}
+        from forager.core.tracing import traceparent
+
+        return {"traceparent": traceparent(UUID(told[1]), self._traced, "webhook", delivery.id)}
+
+
+_JOB_OF = re.compile("job_([0-9a-f]{32})_")
 
 
 async def _send(request: Request, delivery: WebhookDelivery, fetch: Fetch) -> Response:
@@ -101,13 +118,15 @@ STEP_TIMEOUT = 30.0
 __all__ = ["NAME", "RETRY", "SECRET", "WEBHOOK_LANES", "build", "standing_job"]
 
 
-def build(default_url: str | None = None) -> Pipeline:
-    """Build the pipeline. `default_url` receives the messages of jobs that name no receiver."""
+def build(default_url: str | None = None, traced: float | None = None) -> Pipeline:
+    """Build the pipeline. `default_url` receives the messages of jobs that name no receiver. `traced`: see
+    `Deliver`."""
+    deliver = step(WebhookDelivery, Deliver(default_url, traced), timeout=STEP_TIMEOUT, retry=RETRY, on_try=note_try)
     return Pipeline(
         name=NAME,
         params=DeliveryJob,
         plan=_nothing,
-        steps=(step(WebhookDelivery, Deliver(default_url), timeout=STEP_TIMEOUT, retry=RETRY, on_try=note_try),),
+        steps=(deliver,),
         lanes=(WEBHOOK_LANES,),
         tables=(Receiver,),
         check=_not_by_hand,

@@ -5,11 +5,12 @@ every try is counted in a row per sink and receiver, in the transaction that set
 is read from there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, ClassVar
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -53,6 +54,8 @@ class WebhookDelivery(Task):
     """Time of the reported event, in Unix milliseconds."""
     sink: str = "webhook"
     """The sink that made the message."""
+    request_id: str | None = None
+    """The HTTP request that submitted the reported job, for the log."""
 
     def key(self) -> str:
         return self.id
@@ -75,6 +78,16 @@ _NEXT_TRY = """
 SELECT min(q.due) AS due FROM {queue} q WHERE q.state = 1 AND q.lane_id = (SELECT id FROM lanes WHERE name = :lane)
 """
 _QUEUE = {"sqlite": "tasks", "postgresql": "queue"}
+
+
+_REQUESTS = "SELECT public_id, request_id FROM jobs WHERE public_id IN :ids AND request_id IS NOT NULL"
+
+
+async def request_ids(database: Database, jobs: Iterable[UUID | None]) -> Mapping[UUID, str]:
+    """Return the HTTP requests that submitted these jobs. Jobs of schedules or commands have none, nor removed ones."""
+    ids = sorted({str(job) for job in jobs if job is not None})
+    rows = await database.fetch_by_keys(_REQUESTS, {"ids": ids}) if ids else []
+    return {UUID(row["public_id"]): row["request_id"] for row in rows}
 
 
 class Receiver(TableRow):
@@ -191,7 +204,7 @@ class ReceiverLog:
             ended = self._streaks.pop(key, None)
             if ended is None:
                 return None
-            fields = {"sink": delivery.sink, "host": delivery.host, "failures": ended.failures}
+            fields = {**_about(delivery), "failures": ended.failures}
             return LogLine("info", "webhook_accepted_again", fields)
         if settlement.burned or settlement.halt or settlement.facts:
             return self._failed(key, delivery, settlement)
@@ -206,8 +219,7 @@ class ReceiverLog:
             return None
         streak.logged = streak.failures
         fields = {
-            "sink": delivery.sink,
-            "host": delivery.host,
+            **_about(delivery),
             "message": delivery.id,
             "error": settlement.error,
             "failures": streak.failures,
@@ -215,6 +227,10 @@ class ReceiverLog:
             "given_up": settlement.state is TaskState.FAILED,
         }
         return LogLine("warning", "webhook_failing", fields)
+
+
+def _about(delivery: WebhookDelivery) -> dict[str, Any]:
+    return {"sink": delivery.sink, "host": delivery.host, "request_id": delivery.request_id}
 
 
 log_receivers = ReceiverLog()

@@ -21,7 +21,8 @@ OWN = "webhook"
 
 
 def build(settings: SettingsTree) -> Pipeline:
-    return pipeline.build(default_url(settings))
+    has_traces = getattr(settings, "otel_endpoint", None) is not None
+    return pipeline.build(default_url(settings), getattr(settings, "otel_sample", 0.0) if has_traces else None)
 
 
 def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:

@@ -217,15 +217,16 @@ def read_folder_id(folder: Path) -> str | None:
 
 
 def make_folder_id(folder: Path) -> str:
-    """Return the id of a folder. One without an id gets a new one; if several processes do this at once, they all
-    return the same."""
+    """Return the id of a folder. One without an id gets a new one; if several processes or threads do this at once,
+    they all return the same."""
     known = read_folder_id(folder)
     if known is not None:
         return known
     for each in (folder.parent, folder):
         each.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = folder / f"{FILE}.{os.getpid()}"
-    fresh.write_text(f"{uuid4()}\n", "ascii")
+    made = uuid4()
+    fresh = folder / f"{FILE}.{made}"  # threads share a process id, so the name is that of the new id
+    fresh.write_text(f"{made}\n", "ascii")
     try:
         with contextlib.suppress(FileExistsError):
             os.link(fresh, folder / FILE)  # fails if another process was first, so that the file is never replaced

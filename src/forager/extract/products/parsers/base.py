@@ -6,8 +6,16 @@ from forager.extract.html.document import Document
 from forager.extract.html.page_kind import PageKind, page_kind
 from forager.extract.products.findings import ProductFindings
 from forager.extract.products.parser import BASE, Parser
+from forager.extract.products.script_values import read_script_values
 from forager.extract.products.structured import read_meta, read_structured
-from forager.extract.products.visible import read_missing_facts, read_visible
+from forager.extract.products.visible import (
+    doubt_unseen_brand,
+    headline_of,
+    prefer_shown_code,
+    read_missing_facts,
+    read_price_today,
+    read_visible,
+)
 from forager.extract.products.visible_price import read_currency
 from forager.extract.text.prices import parse_price
 from forager.extract.text.strings import one_line
@@ -87,10 +95,14 @@ def read(document: Document) -> ProductFindings:
     if findings.page.kind != "product":
         findings.is_list |= findings.page.kind in ("collection", "postings", "listings")
         return findings
+    read_script_values(document, findings, findings.get("product_name") or headline_of(document))
     if any(name not in findings for name in ESSENTIAL):
         read_visible(document, findings)
     elif "brand" not in findings:
         read_missing_facts(document, findings)
+    prefer_shown_code(document, findings)
+    read_price_today(document, findings)
+    doubt_unseen_brand(document, findings)
     read_currency(document, findings)
     return findings
 
@@ -108,4 +120,4 @@ def _page_of(document: Document, findings: ProductFindings) -> PageKind:
     return kind if prose > MOST_PROSE else PageKind("product", ("visible words",), 0.4)
 
 
-parser = Parser(BASE, 6, read)
+parser = Parser(BASE, 7, read)

@@ -31,9 +31,33 @@ def upgrade() -> None:
     else:
         for statement in SQLITE_QUEUE_INDEXES:
             op.execute(statement)
+    op.create_table(
+        "agent_spends",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("tool", sa.Text(), nullable=False),
+        sa.Column("about", sa.Text(), nullable=False),
+        sa.Column("job", sa.String(36)),
+        sa.Column("pages", sa.BigInteger(), nullable=False),
+        sa.Column("credits", sa.BigInteger(), nullable=False),
+        sa.Column("micro_usd", sa.BigInteger(), nullable=False),
+        sa.Column("settled", sa.Boolean(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_agent_spends"),
+    )
+    op.create_index("ix_agent_spends_session", "agent_spends", ["session", "id"])
+    op.create_table(
+        "vault",
+        sa.Column("kind", sa.Text(), nullable=False, comment="what the text belongs to: channel, session"),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False, comment="encrypted"),
+        sa.PrimaryKeyConstraint("kind", "name", name="pk_vault"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("vault")
+    op.drop_table("agent_spends")
     if op.get_bind().dialect.name == "postgresql":
         for table in ("flows", "dead", "queue"):
             op.drop_table(table)

@@ -103,7 +103,8 @@ class UpkeepSteps:
         markets = await valid_markets(self.service.database)
         created = await dispatch_due(self.service, markets, now)
         enabled = sum(market.is_enabled for market in markets)
-        log.info(f"Dispatched {created} scrapes for {enabled} markets")
+        message = f"Dispatched {created} scrapes for {enabled} markets"
+        log.info("markets_dispatched", message=message, created=created, markets=enabled)
         return Done(cost=0, facts={"dispatched": created, "markets": enabled})
 
     async def _age(self, task: Upkeep, now: datetime) -> Done:

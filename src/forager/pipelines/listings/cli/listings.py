@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from forager.pipelines.listings.cli.job_words import words
+from forager.pipelines.listings.cli.markets import plan, scrape
 from forager.sdk.cli import render
 from forager.sdk.cli.invocation import Json, Reached, post, with_api
 from forager.sdk.cli.run_job import see_through
@@ -206,3 +207,8 @@ def span_of(row: Any, name: str, form: str = "{:g}") -> str:
     if low is None:
         return "-"
     return form.format(low) if low == high or high is None else f"{form.format(low)}-{form.format(high)}"
+
+
+# The verbs that every pipeline has; `forager markets` has more about schedules and limits.
+commands.command("run")(scrape)
+commands.command("plan")(plan)

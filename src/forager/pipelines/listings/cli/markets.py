@@ -279,6 +279,16 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
 commands.command()(limits)
 
 
+def plan(context: typer.Context, as_json: Json = False) -> None:
+    """Show what the enabled markets cost a month; scrape nothing."""
+    made = with_api(context, lambda at: at.api.get(SCRAPING), store="optional")
+    if as_json:
+        render.show_json(made)
+    else:
+        state = "started" if made["started"] else "stopped; start it: forager markets start"
+        render.out().print(f"{_month(made)} Scraping is {state}", markup=False, soft_wrap=True)
+
+
 def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_json: bool) -> None:
     made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body), fields=FIELDS, store="created")
     state = "enabled" if made["is_enabled"] else "disabled"

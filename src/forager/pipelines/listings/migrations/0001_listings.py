@@ -10,6 +10,8 @@ down_revision = None
 branch_labels = ("listings",)
 depends_on = None
 
+_UNIT_FIELDS = ("beds", "baths", "rent", "area")
+
 
 def upgrade() -> None:
     create_record_table(
@@ -155,9 +157,18 @@ def upgrade() -> None:
         stamped("split_at"),
         sa.PrimaryKeyConstraint("source_key", "listing_key", name="pk_listing_splits"),
     )
+    op.create_table(
+        "listing_units",
+        sa.Column("listing_id", sa.BigInteger(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("rent", sa.Float()),
+        *(sa.Column(f"{field}_{end}", sa.Float()) for field in _UNIT_FIELDS for end in ("low", "high")),
+        sa.PrimaryKeyConstraint("listing_id", "number", name="pk_listing_units"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("listing_units")
     for table in (
         "listing_splits",
         "listing_merges",

@@ -247,12 +247,12 @@ def _walk_for(asked: ListingFilter, now: datetime, few: Sequence[int] | None, di
         only.append(f"({' OR '.join([*beside, *_confident(asked.level, now, values)]) or '1 = 0'})")
     if not asked.inactive:
         only.append("w.gone_at IS NULL")
-    if (units := unit_condition(asked, dialect, values)) is not None:
+    if (units := unit_condition(asked, values)) is not None:
         only.append(units)
     if asked.sort == "newest":
         source = "SELECT * FROM listings"
         return Walk("listings", source, ("id",), tuple(where), descending=True, only=tuple(only), values=values)
-    source, descending = _sorted(asked, dialect)
+    source, descending = _sorted(asked)
     order, of = ("by_number", "id"), f"listings by {asked.sort}"
     return Walk(of, source, order, (*where, *only), descending=descending, values=values)
 
@@ -272,10 +272,10 @@ def _place_conditions(asked: ListingFilter, dialect: Dialect, values: dict[str, 
         yield f"({searched}) {like} :word{number} ESCAPE '\\'"
 
 
-def _sorted(asked: ListingFilter, dialect: Dialect) -> tuple[str, bool]:
+def _sorted(asked: ListingFilter) -> tuple[str, bool]:
     """Return the source of an order and whether it goes downwards. What has no value comes last either way."""
     name, descending = asked.sort.removeprefix("-"), asked.sort.startswith("-") or asked.sort == "seen"
-    by = unit_rent(asked, dialect, highest=descending) if name == "rent" else _SORTS[name][descending]
+    by = unit_rent(asked, highest=descending) if name == "rent" else _SORTS[name][descending]
     number = f"CAST(coalesce({by}, {-1 if descending else _LAST}) AS BIGINT)"
     return f"SELECT * FROM (SELECT w.*, {number} AS by_number FROM listings w) w", descending
 

@@ -277,7 +277,7 @@ async def valid_markets(db: Database) -> list[MarketConfig]:
         try:
             markets.append(decoded(MarketConfig, row))
         except ValidationError as error:
-            log.error("market.invalid", market=row["id"], problem=_problem(error))
+            log.error("market_invalid", market=row["id"], problem=_problem(error))
     return markets
 
 

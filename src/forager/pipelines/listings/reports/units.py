@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forager.core.database import Dialect
-
 Unit = Mapping[str, Any]
 _FIELDS: Final = ("beds", "baths", "rent", "area")
 
@@ -25,8 +23,8 @@ class _Condition:
     field: str
     sign: str
     holds: Callable[[Any, Any], bool]
-    of_building: str
-    """SQL over the columns of the listing `w`, with `{value}` for the requested value."""
+    of_unit: str
+    """SQL over a row `u` of `listing_units`, with `{value}` for the requested value."""
 
     def on_building(self, building: Mapping[str, Any], value: float) -> bool:
         low, high = building[f"{self.field}_min"], building[f"{self.field}_max"]
@@ -37,15 +35,15 @@ class _Condition:
 
 
 def _least(field: str) -> _Condition:
-    return _Condition(field, ">=", ge, f"w.{field}_max >= {{value}}")
+    return _Condition(field, ">=", ge, f"u.{field}_high >= {{value}}")
 
 
 def _most(field: str) -> _Condition:
-    return _Condition(field, "<=", le, f"w.{field}_min <= {{value}}")
+    return _Condition(field, "<=", le, f"u.{field}_low <= {{value}}")
 
 
 def _exactly(field: str) -> _Condition:
-    return _Condition(field, "=", eq, f"w.{field}_min <= {{value}} AND w.{field}_max >= {{value}}")
+    return _Condition(field, "=", eq, f"u.{field}_low <= {{value}} AND u.{field}_high >= {{value}}")
 
 
 _CONDITIONS: Final[Mapping[str, _Condition]] = {
@@ -56,16 +54,6 @@ _CONDITIONS: Final[Mapping[str, _Condition]] = {
     "min_area": _least("area"),
     "max_area": _most("area"),
 }
-# A unit as a row. JSON keeps what the source shows and nothing else, so a value that is not there is NULL.
-_ROWS: Final[Mapping[Dialect, str]] = {
-    "sqlite": "(SELECT "
-    + ", ".join(f"json_extract(e.value, '$.{name}') AS {name}" for name in _FIELDS)
-    + " FROM json_each(w.units) e)",
-    "postgresql": "(SELECT "
-    + ", ".join(f"CAST(e.value ->> '{name}' AS double precision) AS {name}" for name in _FIELDS)
-    + " FROM json_array_elements(w.units) AS e (value))",
-}
-_NO_UNITS: Final = "coalesce(json_array_length(w.units), 0) = 0"
 
 
 class UnitFilter(BaseModel):
@@ -87,26 +75,25 @@ class UnitFilter(BaseModel):
         return {name: value for name, value in values if value is not None}
 
 
-def unit_condition(asked: UnitFilter, dialect: Dialect, values: dict[str, Any]) -> str | None:
+def unit_condition(asked: UnitFilter, values: dict[str, Any]) -> str | None:
     """Return the SQL condition of the filter over a listing `w`; None for an empty filter.
 
-    Adds the values that the SQL names.
+    Adds the values that the SQL names. The rows of `listing_units` have what `matching_units` works out.
     """
     given = asked.given
     if not given:
         return None
     values.update(given)
-    of_building = " AND ".join(_CONDITIONS[name].of_building.format(value=f":{name}") for name in given)
-    matching = f"EXISTS (SELECT 1 FROM {_ROWS[dialect]} u WHERE {_of_unit(asked, dialect)})"
-    return f"(CASE WHEN {_NO_UNITS} THEN ({of_building}) ELSE {matching} END)"
+    return f"EXISTS (SELECT 1 FROM listing_units u WHERE u.listing_id = w.id AND {_of_unit(asked)})"
 
 
-def unit_rent(asked: UnitFilter, dialect: Dialect, *, highest: bool) -> str:
+def unit_rent(asked: UnitFilter, *, highest: bool) -> str:
     """Return the SQL of the rent that a listing `w` is sorted by: that of its matching units, else its own."""
     own, of_units = ("w.rent_max", "max(u.rent)") if highest else ("w.rent_min", "min(u.rent)")
     if not asked.given:
         return own
-    return f"coalesce((SELECT {of_units} FROM {_ROWS[dialect]} u WHERE {_of_unit(asked, dialect)}), {own})"
+    matching = f"SELECT {of_units} FROM listing_units u WHERE u.listing_id = w.id AND {_of_unit(asked)}"
+    return f"coalesce(({matching}), {own})"
 
 
 def matching_units(asked: UnitFilter, building: Mapping[str, Any], units: Sequence[Unit]) -> list[Unit] | None:
@@ -128,13 +115,5 @@ def _meets(name: str, value: float, unit: Unit, building: Mapping[str, Any], sho
     return is_known and condition.on_building(building, value)
 
 
-def _of_unit(asked: UnitFilter, dialect: Dialect) -> str:
-    return " AND ".join(_one_condition(name, dialect) for name in asked.given)
-
-
-def _one_condition(name: str, dialect: Dialect) -> str:
-    condition = _CONDITIONS[name]
-    field, of_building = condition.field, condition.of_building.format(value=f":{name}")
-    shown = f"EXISTS (SELECT 1 FROM {_ROWS[dialect]} o WHERE o.{field} IS NOT NULL)"
-    taken = f"u.{field} IS NULL AND {of_building} AND (w.{field}_min = w.{field}_max OR NOT {shown})"
-    return f"(u.{field} {condition.sign} :{name} OR ({taken}))"
+def _of_unit(asked: UnitFilter) -> str:
+    return " AND ".join(_CONDITIONS[name].of_unit.format(value=f":{name}") for name in asked.given)

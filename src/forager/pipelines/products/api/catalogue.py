@@ -14,6 +14,7 @@ from forager.core.ledger import PartsReceived
 from forager.pipelines.products.api.admin import add_admin
 from forager.pipelines.products.api.examples import DETAILS, POINT, PRODUCT, SEARCH
 from forager.pipelines.products.api.health import add_health
+from forager.pipelines.products.api.wrappers import add_wrappers
 from forager.pipelines.products.job import MOST_IN_PART, CrawlJob, CrawlJobInParts
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.records import Product
@@ -170,6 +171,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     add_admin(router, service)
     add_parts(router, service)
     add_health(router, service)
+    add_wrappers(router, service)
     _add_search(router, service)
     _add_views(router, service)
     _add_catalogue(router, service)

@@ -216,3 +216,30 @@ CRAWL_TASK = {
     "created_at": "2026-03-14T12:00:01.120Z",
     "updated_at": "2026-03-14T12:00:01.120Z",
 }
+
+WRAPPER = {
+    "name": "shop.example/1",
+    "domain": "shop.example",
+    "version": 1,
+    "template": "52e51a28",
+    "state": "adopted",
+    "mode": "teach",
+    "learnt_at": "2026-01-05T10:00:00Z",
+    "decided_at": "2026-01-05T10:00:01Z",
+    "fields": [
+        {
+            "field": "price",
+            "path": "div.offer__amount",
+            "state": "adopted",
+            "score": 1.0,
+            "support": 16,
+            "pages": 16,
+            "wrong": 0,
+            "same": 40,
+            "changed": 58,
+            "lost": 0,
+            "found": 2,
+            "examples": ["https://shop.example/p/oak-table-7: 9.90 → 1299.00"],
+        }
+    ],
+}

@@ -42,6 +42,7 @@ class ReparseBody(BaseModel):
 
     domain: str = Field(min_length=1, max_length=253, description="The shop whose stored pages are parsed again.")
     parser_version: int | None = Field(default=None, ge=0, description="Only products that this version has read.")
+    url: str | None = Field(default=None, max_length=2_048, description="Only this page.")
     sample: int = Field(default=1_000, ge=1, le=20_000, description="Maximum pages that are compared, the newest ones.")
     apply: bool = Field(default=False, description="Write it: queue another parse of every stored page.")
 
@@ -92,10 +93,11 @@ def add_health(router: APIRouter, service: Service) -> None:
     )
     async def reparse_pages(request: Request, body: ReparseBody) -> Response:
         """Without `apply`: what would change, by field, with examples. Fetches nothing either way."""
+        version, url = body.parser_version, body.url
         if body.apply:
-            return answer(request, await reparse.apply(service, body.domain, version=body.parser_version))
+            return answer(request, await reparse.apply(service, body.domain, version=version, url=url))
         known = parsers_of(service.settings.of(ProductsSettings))
-        compared = await reparse.compare(service, known, body.domain, version=body.parser_version, sample=body.sample)
+        compared = await reparse.compare(service, known, body.domain, version=version, url=url, sample=body.sample)
         return answer(request, compared)
 
     @router.post(

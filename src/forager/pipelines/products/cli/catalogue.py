@@ -9,8 +9,9 @@ from typer.core import TyperGroup
 from forager.core.errors import NotFound, Rejected
 from forager.core.hosts import one_spelling
 from forager.core.ids import did_you_mean
-from forager.pipelines.products.cli.crawl import every, seconds
+from forager.pipelines.products.cli.crawl import crawl, every, seconds
 from forager.pipelines.products.cli.health import audit, health, quarantine
+from forager.pipelines.products.cli.wrappers import wrappers
 from forager.sdk.cli import render
 from forager.sdk.cli.invocation import Json, Reached, with_api
 
@@ -119,6 +120,7 @@ FIELDS = (
 )
 commands = typer.Typer(help="Shops, crawled and kept current: products, prices, stock.", no_args_is_help=True)
 commands.add_typer(quarantine, name="quarantine")
+commands.add_typer(wrappers, name="wrappers")
 commands.add_typer(domains, name="domains")
 commands.command("health")(health)
 commands.command("audit")(audit)
@@ -362,3 +364,8 @@ def _emphasised(marked: str | None, plain: str | None) -> Any:
         text.append(html.unescape(inside), style="bold")
         text.append(html.unescape(after))
     return text
+
+
+# The shortcuts `forager crawl` and `forager search`, under the verbs that every pipeline has.
+commands.command("run")(crawl)
+commands.command("search")(search)

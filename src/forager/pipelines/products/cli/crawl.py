@@ -342,7 +342,7 @@ async def _show_what_is_left(at: Reached, before: set[str]) -> None:
     """Print which fields this crawl has quarantined, and how many products wait for their pictures."""
     if new := sorted(await _open_quarantines(at) - before):
         render.notes().print(
-            f"The parser finds much less than before: {', '.join(new)}. New values are held back;"
+            f"The parser finds much less than expected: {', '.join(new)}. New values are held back;"
             " see `forager products quarantine list`.",
             markup=False,
             soft_wrap=True,

@@ -228,11 +228,10 @@ def _compare_parsers(context: typer.Context, body: dict[str, Any], *, as_json: b
     winner = {"candidate": tried, "current": other}.get(told["winner"], f"none; {other} stays")
     notes = [f"{tried} against {other} on {render.some(told['pages'], 'page')} ({told['source']})."]
     if told["broken"] or told["broken_before"]:
-        notes.append(f"Errors: {told['broken']} and {told['broken_before']} pages.")
+        notes.append(f"Pages with errors: {told['broken']} and {told['broken_before']}.")
     if told["added_pages"] or told["missing_pages"]:
-        notes.append(
-            f"Products: {told['added_pages']} pages only in the first, {told['missing_pages']} only in the second."
-        )
+        notes.append(f"Pages with a product: {told['added_pages']} only in the first,")
+        notes.append(f"{told['missing_pages']} only in the second.")
     notes.append(f"Winner: {winner} ({'; '.join(told['reasons'])}). Nothing was written.")
     render.notes().print(" ".join(notes), markup=False, soft_wrap=True)
 

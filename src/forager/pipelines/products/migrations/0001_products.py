@@ -17,6 +17,10 @@ TRIAL_COUNTS = [
 ]
 
 
+def _count(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger(), nullable=False, server_default=sa.text("0"))
+
+
 def upgrade() -> None:
     create_record_table(
         "pages",
@@ -168,9 +172,49 @@ def upgrade() -> None:
         stamped("created_at"),
         sa.PrimaryKeyConstraint("id", name="pk_sql_inbox"),
     )
+    op.create_table(
+        "wrappers",
+        sa.Column("domain", sa.Text(), nullable=False),
+        sa.Column("version", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("field", sa.Text(), nullable=False),
+        sa.Column("template", sa.Text(), nullable=False),
+        sa.Column("anchors", sa.JSON(), nullable=False),
+        sa.Column("mode", sa.Text(), nullable=False),
+        sa.Column("path", sa.JSON()),
+        sa.Column("before", sa.Text(), nullable=False, server_default=sa.text("''")),
+        sa.Column("after", sa.Text(), nullable=False, server_default=sa.text("''")),
+        sa.Column("constant", sa.Text()),
+        sa.Column("pages", sa.BigInteger(), nullable=False),
+        sa.Column("support", sa.BigInteger(), nullable=False),
+        _count("wrong"),
+        sa.Column("score", sa.Float(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False, server_default=sa.text("'proposed'")),
+        _count("same"),
+        _count("changed"),
+        _count("lost"),
+        _count("found"),
+        sa.Column("examples", sa.JSON()),
+        sa.Column("learnt_at", sa.BigInteger(), nullable=False),
+        sa.Column("decided_at", sa.BigInteger()),
+        sa.Column("applied_at", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("domain", "version", "field", name="pk_wrappers"),
+    )
+    create_index("wrappers", "state", "domain")
+    create_index("wrappers", "decided_at")
+    op.create_table(
+        "site_looks",
+        sa.Column("domain", sa.Text(), nullable=False),
+        sa.Column("looked_at", sa.BigInteger()),
+        sa.Column("healed_at", sa.BigInteger()),
+        _count("pages"),
+        _count("version"),
+        sa.PrimaryKeyConstraint("domain", name="pk_site_looks"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("site_looks")
+    op.drop_table("wrappers")
     for table in (
         "sql_inbox",
         "audits",

@@ -4,15 +4,16 @@
 import { post } from "/dashboard/lib/api.js";
 import { ago, number, percent, plural, utc, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
-import { html } from "/dashboard/lib/view.js";
+import { html, signal } from "/dashboard/lib/view.js";
 import { sparkline } from "/dashboard/parts/chart.js";
-import { act, confirmed } from "/dashboard/parts/feedback.js";
+import { act, confirmed, dialog } from "/dashboard/parts/feedback.js";
 import { tag } from "/dashboard/parts/states.js";
 import { sections } from "./card.js";
 
 export function healthPage() {
   const health = load("/api/v1/admin/parser-health", { query: { days: 30 } });
   const held = load("/api/v1/admin/quarantines");
+  const learnt = load("/api/v1/admin/wrappers");
   const domains = load("/api/v1/admin/domains", { query: { limit: 500 } });
   return {
     title: "Products",
@@ -20,6 +21,7 @@ export function healthPage() {
     body: html`<div class="stack">
       <section class="panel"><header><h2>Values that are held back</h2><span class="faint">a field that suddenly reads much worse keeps its last good values</span></header>${whenLoaded(held, (all) => quarantines(all, () => (held.again(), health.again())))}</section>
       <section class="panel"><header><h2>How well parsers read each shop</h2></header>${whenLoaded(health, readings)}</section>
+      <section class="panel"><header><h2>Learnt from the shops' own pages</h2><span class="faint">where a template shows each field; used below markup and above guesses</span></header>${whenLoaded(learnt, (all) => wrappers(all, learnt.again))}</section>
       <section class="panel"><header><h2>Shops</h2></header>${whenLoaded(domains, (all) => shops(all, domains.again))}</section></div>`,
   };
 }
@@ -35,8 +37,40 @@ function quarantines(all, again) {
     return html`<div class="look" data-quarantine=${name}>${each.state === "open" ? tag("waiting", "held back") : tag(each.state === "accepted" ? "completed" : "cancelled", each.state)}
       <div><div class="strong">${each.field === "*" ? "all fields" : words(each.field)} of ${each.domain}</div>
         <div class="quiet">read on ${percent(each.rate)} of ${plural(each.pages, "page")}, ${percent(each.mean)} in the seven days before · parser ${each.parser} ${each.parser_version} · since <span title=${utc(each.since)}>${ago(each.since)}</span></div></div>
-      ${each.state === "open" ? html`<div class="row"><a class="button small plain" href=${`/products?domain=${encodeURIComponent(each.domain)}`}>Products</a><button class="button writes small" @click=${(/** @type {Event} */ event) => decide(event, "accept")}>Accept</button>
+      ${each.state === "open" ? html`<div class="row"><button class="button small" @click=${() => heldValues(each)}>Values</button><button class="button writes small" @click=${(/** @type {Event} */ event) => decide(event, "accept")}>Accept</button>
         <button class="button writes small" @click=${(/** @type {Event} */ event) => decide(event, "reject")}>Reject</button></div>` : html`<span class="faint" title=${utc(each.decided_at)}>${ago(each.decided_at)}</span>`}</div>`;
+  });
+}
+
+/** The values that are held back, beside the page that shows them. @param {any} held */
+function heldValues(held) {
+  const found = signal(/** @type {any} */ (null));
+  const problem = signal("");
+  post("/api/v1/products/reparse", { domain: held.domain, sample: 200 }).then((answer) => (found.value = answer.data), (error) => (problem.value = error.message));
+  dialog((close) => html`<div class="inside"><h2>${held.field === "*" ? "All fields" : words(held.field)} of ${held.domain}</h2>
+    <p class="quiet">What the newest stored pages show now, beside the value that is stored. Nothing is fetched.</p>
+    ${() => {
+      if (problem.value) return html`<div class="notice" role="alert">${problem.value}</div>`;
+      if (!found.value) return html`<div class="skeleton"></div>`;
+      const fields = found.value.fields.filter((/** @type {any} */ each) => held.field === "*" || each.field === held.field);
+      const examples = fields.flatMap((/** @type {any} */ each) => each.examples.map((/** @type {string} */ text) => /^(\S+): (.*) → ([^→]*)$/.exec(text)).filter(Boolean).map((/** @type {string[]} */ parts) => ({ field: each.field, page: parts[1], before: parts[2], now: parts[3] })));
+      return examples.length ? html`<div>${examples.map((/** @type {any} */ each) => html`<div class="look">${tag("", words(each.field))}<div><del>${each.before}</del> → <ins>${each.now}</ins><div class="faint clip">${each.page}</div></div>
+        <a class="button small plain" href=${`/products?q=&domain=${encodeURIComponent(held.domain)}`}>Products</a></div>`)}</div>`
+        : html`<div class="empty">The newest ${plural(found.value.pages, "stored page")} show the same values as are stored, or none: accepting or rejecting changes nothing there.</div>`;
+    }}
+    <div class="row"><button class="button" @click=${close}>Close</button></div></div>`, "Values that are held back");
+}
+
+/** @param {any[]} all @param {() => void} again */
+function wrappers(all, again) {
+  const rows = all.filter((each) => each.state === "proposed" || each.state === "adopted");
+  if (!rows.length) return html`<div class="empty">Nothing has been learnt. Forager learns when some pages of a shop lack what the markup of others has.</div>`;
+  return rows.map((each) => {
+    const decide = (/** @type {Event} */ event, /** @type {"adopt" | "reject"} */ way) => act(event, () => post(`/api/v1/admin/wrappers/${way}`, {}, { name: each.name }).then(again), way === "adopt" ? "Adopted: stored pages are parsed again." : "Rejected: it is not used.");
+    const moved = each.fields.reduce((/** @type {number} */ sum, /** @type {any} */ field) => sum + field.changed + field.found, 0);
+    return html`<div class="look" data-wrapper=${each.name}>${tag(each.state === "adopted" ? "completed" : "waiting", each.state)}
+      <div><div class="strong">${each.name}</div><div class="quiet">${each.fields.map((/** @type {any} */ field) => words(field.field)).join(", ")} · right on at least ${percent(Math.min(...each.fields.map((/** @type {any} */ field) => field.score)))} of the pages left out · ${plural(moved, "stored value")} that it changes or finds · ${each.mode === "heal" ? "taught by last good values" : "taught by markup"} <span title=${utc(each.learnt_at)}>${ago(each.learnt_at)}</span></div></div>
+      <div class="row">${each.state === "proposed" ? html`<button class="button writes small" @click=${(/** @type {Event} */ event) => decide(event, "adopt")}>Adopt</button>` : ""}<button class="button writes small" @click=${(/** @type {Event} */ event) => decide(event, "reject")}>Reject</button></div></div>`;
   });
 }
 

@@ -5,14 +5,16 @@ import { post } from "/dashboard/lib/api.js";
 import { ago, money, moment, number, percent, utc, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
 import { go } from "/dashboard/lib/router.js";
-import { html } from "/dashboard/lib/view.js";
+import { html, signal } from "/dashboard/lib/view.js";
 import { timeChart } from "/dashboard/parts/chart.js";
-import { act } from "/dashboard/parts/feedback.js";
+import { act, dialog, toast } from "/dashboard/parts/feedback.js";
 import { tag } from "/dashboard/parts/states.js";
 import { cover, price, shownValue, stars, stock } from "./card.js";
 
 const FIELDS = ["product_name", "price", "currency", "availability", "brand", "category", "rating", "review_count", "sku", "gtin", "description"];
 const STEPS = 96;
+/** The job that parses one stored page has probably ended by then. */
+const WRITTEN_MS = 3000;
 
 /** @param {string} id */
 export function onePage(id) {
@@ -24,7 +26,7 @@ export function onePage(id) {
   return {
     title: () => product.state.value.data?.product_name ?? "Product",
     state: html`<a class="quiet" href="/products">← Catalogue</a>`,
-    actions: html`<button class="button writes primary" @click=${recrawl}>Crawl it now</button>`,
+    actions: html`<button class="button writes" @click=${() => parseAgain(product.state.peek().data, product.again)}>Parse again</button><button class="button writes primary" @click=${recrawl}>Crawl it now</button>`,
     body: html`<div class="stack">${whenLoaded(product, (data) => html`
       <section class="panel hero"><div class="stack"><div class="cover">${cover(data)}</div>${thumbs(data)}</div>${facts(data)}</section>
       <div class="split"><div class="stack">
@@ -36,6 +38,35 @@ export function onePage(id) {
           <dt>Changed</dt><dd title=${utc(data.updated_at)}>${ago(data.updated_at)}</dd><dt>Last seen</dt><dd title=${utc(data.last_seen_at)}>${ago(data.last_seen_at)}</dd></dl></section>
       </div></div>`)}</div>`,
   };
+}
+
+/** Read the stored page with the parser of now: what would change, field by field; then write it. @param {any} data @param {() => void} again */
+function parseAgain(data, again) {
+  const found = signal(/** @type {any} */ (null));
+  const problem = signal("");
+  const asked = { domain: data.domain_name, url: data.url };
+  post("/api/v1/products/reparse", asked).then((answer) => (found.value = answer.data), (error) => (problem.value = error.message));
+  dialog((close) => html`<div class="inside"><h2>Parse the stored page again</h2><p class="quiet">Nothing is fetched. The stored page is read by the parser of now and compared with the stored values.</p>
+    ${() => (problem.value ? html`<div class="notice" role="alert">${problem.value}</div>` : null)}
+    ${() => (found.value ? fieldDiff(found.value) : problem.value ? null : html`<div class="skeleton"></div>`)}
+    <div class="row"><button class="button primary" ?disabled=${() => !found.value} @click=${(/** @type {Event} */ event) => act(event, async () => {
+      const { data: made } = await post("/api/v1/products/reparse", { ...asked, apply: true });
+      close();
+      toast("Queued: the values are written when its job ends.");
+      setTimeout(again, WRITTEN_MS);
+      return made;
+    })}>Write it</button><button class="button" @click=${close}>Close</button></div></div>`, "Parse the stored page again");
+}
+
+/** @param {any} report */
+function fieldDiff(report) {
+  const moved = report.fields.filter((/** @type {any} */ each) => each.changed || each.found || each.lost);
+  if (report.unreadable) return html`<div class="notice">The stored page cannot be read any more.</div>`;
+  return html`<div data-reparse><p class="faint">parser ${report.readers.join(", ")} · ${number(report.fields.filter((/** @type {any} */ each) => each.same).length)} fields stay</p>
+    ${moved.length ? moved.map((/** @type {any} */ each) => {
+      const [before, now] = (each.examples[0] ?? "").split(/ → (?=[^→]*$)/);
+      return html`<div class="look">${tag(each.lost ? "waiting" : "running", each.lost ? "kept" : each.found ? "found" : "changed")}<div><span class="quiet">${words(each.field)}</span> <del>${(before ?? "").replace(`${report.url ?? ""}`, "").replace(/^\S+: /, "")}</del> → <ins>${now ?? ""}</ins></div><span></span></div>`;
+    }) : html`<div class="notice ok">Every field stays as it is.</div>`}</div>`;
 }
 
 /** @param {any} data */

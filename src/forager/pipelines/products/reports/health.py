@@ -23,12 +23,14 @@ from forager.pipelines.products.health import (
     Fall,
     Quarantine,
     falls,
+    falls_of_first_day,
     falls_of_visits,
     week_of,
 )
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.records import reader_of
 from forager.pipelines.products.tasks import Alert
+from forager.pipelines.products.wrappers import LEARNT
 from forager.sdk.feature import Figure
 from forager.sdk.overview import Concern
 from forager.sdk.queries import change_row, insert_row, one_row, read_rows
@@ -118,7 +120,7 @@ async def concerns(service: Service) -> list[Concern]:
         Concern(
             "parser",
             f"{each.domain}: {'products are missing' if each.field == '*' else f'{each.field} is missing'}",
-            f"Found on {each.rate:.0%} of {each.pages:,} pages, {each.mean:.0%} before. The last good values are kept"
+            f"Found on {each.rate:.0%} of {each.pages:,} pages, {each.mean:.0%} expected. The last good values are kept"
             " until an operator accepts or rejects the new ones.",
             "/products",
         )
@@ -147,16 +149,21 @@ async def check_health(service: Service) -> list[Quarantine]:
     return fallen
 
 
-async def check_at_rest(service: Service) -> None:
+async def check_parsers_at_rest(service: Service) -> None:
     """Check the health of parsers before a one-shot command ends, and wait until new alerts are in the change log."""
     if not await check_health(service):
         return
-    end = service.clock.monotonic() + ALERT_SECONDS
+    await wait_for_standing(service, str(STANDING.idempotency_key), ALERT_SECONDS)
+
+
+async def wait_for_standing(service: Service, key: str, seconds: float) -> None:
+    """Wait until the standing job of this key has no task left to do, at most for some seconds."""
+    end = service.clock.monotonic() + seconds
     while service.clock.monotonic() < end:
         (left,) = await service.database.fetch(
             "SELECT coalesce(sum(j.queued + j.running), 0) AS n FROM jobs j JOIN idempotency i ON i.job_id = j.id"
             " WHERE i.key = :key",
-            {"key": STANDING.idempotency_key},
+            {"key": key},
         )
         if not left["n"]:
             return
@@ -215,11 +222,17 @@ async def _fallen(service: Service, row: Row, now: datetime) -> list[Quarantine]
     key = {name: row[name] for name in ("domain", "parser", "parser_version")}
     (before,) = await service.database.fetch(
         f"SELECT {_SUMS} FROM parser_health WHERE domain = :domain AND day >= :first"
-        " AND NOT (day = :day AND parser = :parser AND parser_version = :parser_version)",
+        " AND NOT (day = :day AND parser = :parser AND parser_version = :parser_version)"
+        # What was read before is no worse because a later reader, or one with learnt wrappers, finds more.
+        " AND NOT (parser = :parser AND parser_version > :parser_version)"
+        f" AND (parser = :parser OR parser NOT LIKE '%{LEARNT}')",
         {**key, "day": row["day"], "first": (day - timedelta(days=DAYS)).isoformat()},
     )
     sums = {name: int(value) for name, value in before.items()}
-    fallen = list(falls(row, sums)) if sums["pages"] >= LEAST_PAGES else await _fallen_visits(service.database, key)
+    if sums["pages"] >= LEAST_PAGES:
+        fallen = list(falls(row, sums))
+    else:  # both may find that pages show no product: the first of them counts
+        fallen = [*await _fallen_visits(service.database, key), *falls_of_first_day(row)]
     return [each for fall in fallen if await _opened(service, each := _quarantine(key, fall, now))]
 
 
@@ -243,7 +256,7 @@ async def _opened(service: Service, quarantine: Quarantine) -> bool:
     if not await insert_row(service.database, quarantine):
         return False
     log.warning(
-        "a parser finds much less than before; its new values are quarantined",
+        "parser_quarantined",
         domain=quarantine.domain,
         parser=quarantine.parser,
         parser_version=quarantine.parser_version,
@@ -368,7 +381,7 @@ async def audit(service: Service) -> AuditReport:
     values = {"started_at": now, "finished_at": ended, "findings": findings}
     await change_row(service.database, Effect(Audit, key, set=values, insert=True))
     wrong = {name: number for name, number in checks.items() if number}
-    log.info("the catalogue was audited", week=key["week"], products=products, **wrong)
+    log.info("catalogue_audited", week=key["week"], products=products, **wrong)
     return AuditReport(**key, **values)
 
 

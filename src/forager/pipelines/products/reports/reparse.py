@@ -18,12 +18,15 @@ from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.extract.products.findings import FIELDS, ProductFindings
 from forager.extract.products.parser import CURRENT, NEW, Parser, Parsers
+from forager.extract.products.wrappers import PageWrapper
 from forager.extract.text.urls import canonical_url, url_hash
 from forager.pipelines.products.page_outcome import Seen, read_by
 from forager.pipelines.products.parser_trial import HOW, FieldTrial, Trial, read_or_none, trial
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.reports.catalogue import SCALE
 from forager.pipelines.products.tasks import Parse
+from forager.pipelines.products.wrappers import Wrapper, page_wrappers
+from forager.sdk.queries import read_rows
 from forager.sdk.reports import Report
 from forager.sdk.service import Service
 
@@ -57,21 +60,32 @@ class ReparseReport(Report):
 
 
 async def compare(
-    service: Service, parsers: Parsers, domain: str, *, version: int | None = None, sample: int = 1_000
+    service: Service,
+    parsers: Parsers,
+    domain: str,
+    *,
+    version: int | None = None,
+    url: str | None = None,
+    sample: int = 1_000,
+    wrappers: tuple[PageWrapper, ...] | None = None,
 ) -> ReparseReport:
     """Parse the newest stored pages and compare the result with the stored values; writes nothing. Raises `NotFound` if
     no page is stored.
 
-    `version`: only products that this version of a parser has read.
+    `version`: only products that this version of a parser has read. `url`: only this page. `wrappers`: these instead of
+    the shop's adopted ones.
     """
     host = one_spelling(domain)
+    if wrappers is None:
+        where = "state = 'adopted' AND domain = :domain"
+        wrappers = page_wrappers(await read_rows(service.database, Wrapper, where, {"domain": host}))
     counted = _Comparison()
     pages = 0
-    async for rows in _stored(service.database, host, version, most=sample + 1):
+    async for rows in _stored(service.database, host, version, url, most=sample + 1):
         for row in rows[: sample - pages]:
-            counted.add(row, await _parsed(service, parsers, row))
+            counted.add(row, await _parsed(service, parsers, row, wrappers))
         pages += len(rows)
-    _refuse_none(pages, domain)
+    _refuse_none(pages, url or domain)
     return ReparseReport(
         domain=host,
         pages=min(pages, sample),
@@ -253,16 +267,21 @@ async def _newest_pages(db: Database, domain: str | None) -> AsyncIterator[Row]:
         last = pages[-1]["id"]
 
 
-async def apply(service: Service, domain: str, *, version: int | None = None) -> ReparseReport:
-    """Queue another parse of every stored page of a shop. Raises `NotFound` if no page is stored."""
+def reparse_key(host: str) -> str:
+    """The idempotency key of the standing job that parses a shop's stored pages again."""
+    return f" products/reparse/{host}"
+
+
+async def apply(service: Service, domain: str, *, version: int | None = None, url: str | None = None) -> ReparseReport:
+    """Queue another parse of every stored page of a shop, or of one page. Raises `NotFound` if none is stored."""
     host = one_spelling(domain)
-    job = NewJob(NAME, {"reparse": host}, idempotency_key=f" products/reparse/{host}", standing=True)
+    job = NewJob(NAME, {"reparse": host}, idempotency_key=reparse_key(host), standing=True)
     made, pages = None, 0
-    async for rows in _stored(service.database, host, version):
+    async for rows in _stored(service.database, host, version, url):
         plans = [Plan(Parse(url=row["page_url"], html=row["html"])) for row in rows]
         made = await service.ledger.append(job, plans, again=True)
         pages += len(rows)
-    _refuse_none(pages, domain)
+    _refuse_none(pages, url or domain)
     return ReparseReport(domain=host, pages=pages, job_id=made.job if made else None)
 
 
@@ -311,11 +330,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONGEST_EXAMPLE else f"{text[:LONGEST_EXAMPLE]}…"
 
 
-async def _parsed(service: Service, parsers: Parsers, row: Row) -> Seen | None:
+async def _parsed(service: Service, parsers: Parsers, row: Row, wrappers: tuple[PageWrapper, ...]) -> Seen | None:
     try:
         response = await service.read_page(row["html"])
         url = canonical_url(response.url)
-        return await read_by(service.offload, response.body, url, parsers.for_url(url))
+        return await read_by(service.offload, response.body, url, parsers.for_url(url), wrappers=wrappers)
     except BlobMissing:
         return None
     except Exception:  # noqa: BLE001 - a parser is a plug-in; the report counts what it cannot read
@@ -323,17 +342,20 @@ async def _parsed(service: Service, parsers: Parsers, row: Row) -> Seen | None:
 
 
 async def _stored(
-    db: Database, domain: str, version: int | None, most: int | None = None
+    db: Database, domain: str, version: int | None, url: str | None = None, most: int | None = None
 ) -> AsyncIterator[Sequence[Row]]:
-    """Stored pages of a shop with the products that they show, newest first."""
+    """Stored pages of a shop with the products that they show, newest first; with `url`, only the page with this
+    address."""
     last, left = 1 << 62, most
+    one = " AND url_hash = :one" if url is not None else ""
     only = " AND i.parser_version = :version" if version is not None else ""
     fields = ", ".join(f"i.{name}" for name in FIELDS)
     while left is None or left > 0:
         pages = await db.fetch(
             "SELECT id, url, html, product_url FROM pages WHERE domain = :domain AND id < :last AND html IS NOT NULL"
-            " ORDER BY id DESC LIMIT :most",
-            {"domain": domain, "last": last, "most": min(AT_ONCE, left or AT_ONCE)},
+            f"{one} ORDER BY id DESC LIMIT :most",
+            {"domain": domain, "last": last, "most": min(AT_ONCE, left or AT_ONCE)}
+            | ({"one": url_hash(canonical_url(url))} if url is not None else {}),
         )
         if not pages:
             return

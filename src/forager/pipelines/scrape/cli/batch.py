@@ -158,17 +158,31 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]
 
 def _csv(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = csv.DictReader(file)
-    if rows.fieldnames and "target_url" not in rows.fieldnames:
-        told = ", ".join(column[:40] for column in rows.fieldnames[:10])
-        raise Rejected(f"{name} has no column target_url. Its first line, which names the columns, is: {told}")
+    columns = _columns(list(rows.fieldnames or ()), name)
     for row in rows:
         target: dict[str, Any] = {
-            column: value.strip() for column, value in row.items() if column and value and value.strip()
+            columns[column]: value.strip()
+            for column, value in row.items()
+            if column in columns and value and value.strip()
         }
         if names := target.get("requested_fields"):
             target["requested_fields"] = [part for part in names.replace(";", " ").replace(",", " ").split() if part]
         if target:
             yield rows.line_num, target
+
+
+def _columns(header: list[str], name: str) -> dict[str, str]:
+    """Map the columns of a file to fields of a target. In a table with a column `url`, as other programs write it,
+    columns that are no field are ignored."""
+    from forager.pipelines.scrape.job import BatchTarget
+
+    if not header or "target_url" in header:
+        return {column: column for column in header if column}
+    address = next((column for column in header if column.strip().lower() == "url"), None)
+    if address is None:
+        told = ", ".join(column[:40] for column in header[:10])
+        raise Rejected(f"{name} has no column url or target_url. Its first line, which names the columns, is: {told}")
+    return {address: "target_url", **{column: column for column in header if column in BatchTarget.model_fields}}
 
 
 PATHS = Paths("/scrape/jobs", "/scrape/jobs/{job}/targets", "targets", "total_tasks")
@@ -177,11 +191,11 @@ PAGES_AT_ONCE = 100
 
 
 async def many_pages(
-    at: Reached, file: TargetFile, checked: CheckedTargets, *, quiet: bool
+    at: Reached, file: TargetFile, checked: CheckedTargets, *, max_usd: str | None = None, quiet: bool
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield every page of the file with its result or its error, in their order, when all have ended."""
     with activity(quiet=quiet) as show:
-        job = await _sender(at, file, checked, show, quiet=quiet).send()
+        job = await _sender(at, file, checked, show, max_usd, quiet=quiet).send()
     if not quiet:
         _note(f"Job {job}: {words.tasks(checked.pages)}")
     await see_through(at, job, words=words, quiet=quiet)
@@ -190,7 +204,9 @@ async def many_pages(
             yield _shown(page)
 
 
-def _sender(at: Reached, file: TargetFile, checked: CheckedTargets, show: Show, *, quiet: bool) -> ListSender:
+def _sender(
+    at: Reached, file: TargetFile, checked: CheckedTargets, show: Show, max_usd: str | None, *, quiet: bool
+) -> ListSender:
     def parts() -> Iterator[ListPart]:
         digest = Digest()
         for part, is_last in with_last(parts_of(file.lines())):
@@ -200,12 +216,13 @@ def _sender(at: Reached, file: TargetFile, checked: CheckedTargets, show: Show, 
                 raise changed_meanwhile(file.name)
             yield ListPart([line.target for line in part], [line.number for line in part], is_last)
 
-    key = hashlib.sha256(f"{file.name}\n{checked.digest}".encode()).hexdigest()
+    budget = f"\n{max_usd}" if max_usd else ""
+    key = hashlib.sha256(f"{file.name}\n{checked.digest}{budget}".encode()).hexdigest()
     return ListSender(
         api=at.api,
         paths=PATHS,
         parts=parts,
-        about={"source": file.name},
+        about={"source": file.name, **({"max_usd": max_usd} if max_usd else {})},
         key=f"scrape-batch-{key}",
         name=file.name,
         size=checked.pages,

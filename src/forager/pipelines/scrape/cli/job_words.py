@@ -1,9 +1,9 @@
 """The display texts of a scrape job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from forager.sdk.cli.render import Figures, Job, Words, answered, count, some
+from forager.sdk.cli.render import Figures, Job, Words, answered, count, money, some
 
 
 def request(params: Mapping[str, Any]) -> str:
@@ -20,7 +20,19 @@ def results(job: Job) -> Figures:
         ("pages", answered(job)),
         ("results", count(job["records"])),
         ("skipped", count(job["skipped"]) if job["skipped"] else None),
+        ("rejected", some(job["rejected"], "answer") + " that the page does not show" if job["rejected"] else None),
+        ("cost", cost(job["spent"]) if job["spent"] else None),
     ]
 
 
-words = Words(task=("page", "pages"), request=request, results=results)
+def progress(job: Job) -> Iterable[str]:
+    if job["spent"]:
+        yield cost(job["spent"])
+
+
+def cost(amount: int) -> str:
+    """Millionths of a dollar as dollars: what described fields cost."""
+    return money(amount / 1_000_000)
+
+
+words = Words(task=("page", "pages"), request=request, results=results, progress=progress, cost=cost)

@@ -2,9 +2,11 @@
 
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -12,9 +14,19 @@ import typer
 from typer.core import TyperGroup
 
 from forager.core.errors import FieldError, Rejected
-from forager.pipelines.scrape.cli.batch import many_pages, target_file
+from forager.pipelines.scrape.cli.batch import many_pages, parts_of, target_file
+from forager.pipelines.scrape.cli.depth import (
+    ActionOption,
+    Actions,
+    Element,
+    FullPage,
+    Match,
+    MaxAge,
+    depth_options,
+    seconds_of,
+)
 from forager.pipelines.scrape.cli.job_words import words
-from forager.pipelines.scrape.reasons import NOT_AN_ITEM
+from forager.pipelines.scrape.reasons import NOT_AN_ITEM, NOT_DESCRIBED
 from forager.sdk.cli import render
 from forager.sdk.cli.client import JobNotDone
 from forager.sdk.cli.invocation import Json, Reached, with_api
@@ -22,6 +34,7 @@ from forager.sdk.cli.markdown import FrontMatter, Links, MaxTokens, NoImages, ma
 from forager.sdk.cli.render import activity, json_text
 from forager.sdk.cli.row_files import Format, opened, write_pages
 from forager.sdk.cli.run_job import see_through
+from forager.sdk.tabular import json_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +43,8 @@ if TYPE_CHECKING:
 # `forager scrape URL`: one page, with all of its fields or in one format.
 
 
-SCREENSHOT = "screenshot"
+FILES = {"screenshot": "PNG", "pdf": "PDF"}
+"""Formats that are files, in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +64,15 @@ class RequestedPage:
         why = str(self.task["error"] or self.task["status"]).removeprefix(f"{self.task['target_url']}: ")
         if self.task.get("reason") in NOT_AN_ITEM:
             return f"is not a page of the type {self.task['target_type']}: it {why.partition(' ')[2]}"
+        if self.task.get("reason") in NOT_DESCRIBED:
+            return f"has no result: {why}"
         return f"could not be fetched: {why}"
 
     @property
     def shown(self) -> dict[str, Any]:
         """Return the page for programs. `provenance` is at the top level, and in `meta`."""
-        about = {name: self.meta.get(name) for name in ("page_url", "pages", "rendered", "provenance")}
+        names = ("page_url", "pages", "rendered", "fetched_at", "stored", "provenance")
+        about = {name: self.meta.get(name) for name in names}
         return {**self.task, "provenance": self.meta.get("provenance"), "meta": about if self.is_read else {}}
 
 
@@ -96,8 +113,9 @@ def show_format(form: str, value: Any, output: Path | None) -> None:
     """Print one format of a page, and nothing else. Raises `Rejected` for a picture that would go to a terminal."""
     if value is None:
         raise Rejected(f"The page has no {form}.")
-    if form == SCREENSHOT and output is None and sys.stdout.isatty():
-        raise Rejected("A screenshot is a PNG file. Name one with --output page.png, or redirect the output.")
+    if form in FILES and output is None and sys.stdout.isatty():
+        kind = FILES[form]
+        raise Rejected(f"This is a {kind} file. Name one with --output page.{kind.lower()}, or redirect the output.")
     with opened(output) as file:
         file.write(_bytes(form, value))
         file.flush()
@@ -113,8 +131,10 @@ def show_all(asked: RequestedPage, output: Path | None) -> None:
 
 
 def _bytes(form: str, value: Any) -> bytes:
-    if form == SCREENSHOT:
+    if form in FILES:
         return b64decode(value)
+    if form == "captured":
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     if form == "links":
         return "".join(f"{link['url']}\n" for link in value).encode()
     return f"{value}\n".encode()
@@ -202,7 +222,7 @@ def _entry(value: Any) -> str:
     return str(value["url"]) if {"url", "text"} == value.keys() else orjson.dumps(value).decode()
 
 
-FORMATS = ("markdown", "html", "text", "screenshot", "links")
+FORMATS = ("markdown", "html", "text", "screenshot", "links", "pdf", "captured")
 ANY_PAGE = "page"
 """The target type of `forager scrape URL`, which is also the name of its command."""
 HELP = ("-h", "--help")
@@ -235,7 +255,7 @@ As = Annotated[
     typer.Option(
         "--as",
         help="Page type: page (any page), job_posting, company_website, product, listing …; or one format of any page: "
-        "markdown, html, text, screenshot, links.",
+        "markdown, html, text, screenshot, links, pdf, captured.",
     ),
 ]
 Workspace = Annotated[str, typer.Option("--workspace", help="Workspace whose logins are used where a page needs one.")]
@@ -245,13 +265,25 @@ Sure = Annotated[
     float | None,
     typer.Option("--min-confidence", min=0, max=1, help="Drop values that are less sure than this (0 to 1)."),
 ]
+Schema = Annotated[
+    str | None, typer.Option("--schema", help="Fields of your own: name of a stored schema, or a JSON file.")
+]
+MaxUsd = Annotated[
+    float | None,
+    typer.Option("--max-usd", min=0, help="Spend at most this on described fields, in USD (default: no limit)."),
+]
+WithPlan = Annotated[
+    bool, typer.Option("--plan", help="Show what described fields would cost; fetch and spend nothing.")
+]
+OPTIONS = {"page_schema": "schema", "target_url": "urls", "screenshot.selector": "element", "capture.match": "match"}
+"""Options by the field of the request that they become."""
 Auto = Annotated[bool, typer.Option("--auto", help="Use a browser only if the page needs one (default).")]
 
 
 @commands.command(ANY_PAGE)
 def page(
     context: typer.Context,
-    target_url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="The page, or several pages.")],
     target_type: As = ANY_PAGE,
     requested_fields: Annotated[
         list[str] | None, typer.Option("--fields", "-f", help="Only these fields, separated by commas (repeatable).")
@@ -261,10 +293,19 @@ def page(
     http: Http = False,
     auto: Auto = False,
     min_confidence: Sure = None,
+    schema: Schema = None,
+    max_usd: MaxUsd = None,
+    plan: WithPlan = False,
     links: Links = None,
     no_images: NoImages = False,
     max_tokens: MaxTokens = None,
     front_matter: FrontMatter = False,
+    max_age: MaxAge = None,
+    action: ActionOption = None,
+    actions: Actions = None,
+    full_page: FullPage = False,
+    element: Element = None,
+    match: Match = None,
     extractor: Annotated[
         Path | None,
         typer.Option("--extractor", dir_okay=False, help="Python file with an extractor of your own for this page."),
@@ -277,8 +318,36 @@ def page(
     """Read one page and print what was found. Exit code 1 if the page could not be fetched.
 
     `page` may be left out: `forager scrape URL` is the same command. Without --as, any page is read: its title,
-    language, main text as Markdown, links, metadata and structured data.
+    language, main text as Markdown, links, metadata and structured data. Several pages are one job, as a file of
+    `scrape batch` is.
     """
+    names = [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]
+    if len(urls) > 1:
+        if extractor:
+            raise Rejected("--extractor is for one page. Install it in `FORAGER_EXTRACTOR_FILES` for several.")
+        more = depth_options(max_age, action, actions, full_page=full_page, element=element, match=match)
+        with _listed(urls, {**more, **({"requested_fields": names} if names else {})}) as file:
+            batch(
+                context,
+                file,
+                target_type=target_type,
+                workspace_id=workspace_id,
+                browser=browser,
+                http=http,
+                auto=auto,
+                min_confidence=min_confidence,
+                schema=schema,
+                max_usd=max_usd,
+                plan=plan,
+                links=links,
+                no_images=no_images,
+                max_tokens=max_tokens,
+                front_matter=front_matter,
+                output=output,
+                as_json=as_json,
+            )
+        return
+    (target_url,) = urls
     form = target_type if target_type in FORMATS else None
     target: dict[str, Any] = {
         "target_type": type_of(extractor) if extractor else ANY_PAGE if form else target_type,
@@ -287,10 +356,17 @@ def page(
         "render": _render(browser=browser, http=http, auto=auto),
         **({"formats": [form]} if form else {}),
         **({} if min_confidence is None else {"min_confidence": min_confidence}),
+        **({} if schema is None else {"page_schema": schema_of(schema)}),
+        **({} if max_usd is None else {"max_usd": budget_of(max_usd)}),
         **markdown_options(links, no_images=no_images, max_tokens=max_tokens, front_matter=front_matter),
+        **depth_options(max_age, action, actions, full_page=full_page, element=element, match=match),
     }
-    if names := [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]:
+    if names:
         target["requested_fields"] = names
+
+    if plan:
+        show_plan(context, [[target]], max_usd, as_json=as_json)
+        return
 
     async def work(at: Reached) -> RequestedPage:
         if extractor and at.engine is None:
@@ -302,17 +378,29 @@ def page(
             raise
 
     overrides = {"extractor_files": (str(extractor),)} if extractor else None
-    asked = with_api(context, work, overrides, store="created")
+    asked = with_api(context, work, overrides, fields=OPTIONS, store="created")
     if not asked.is_read:
         if as_json:
             render.show_json(asked.shown)
         raise JobNotDone(f"{target_url} {asked.problem}")
+    if asked.meta.get("stored"):
+        notes = f"stored page of {asked.meta['fetched_at']}; no request was sent"
+        render.notes().print(notes, markup=False, soft_wrap=True)
     if as_json or (output and not form):
         show_all(asked, output)
     elif form:
         show_format(form, asked.task["result"][form], output)
     else:
         render.out().print(render.facts(figures(asked.task["result"])))
+
+
+@contextmanager
+def _listed(urls: Sequence[str], more: Mapping[str, Any]) -> Iterator[Path]:
+    """Write pages to a temporary file, as `scrape batch` reads it, each with `more` of the request."""
+    with NamedTemporaryFile(prefix="pages-", suffix=".jsonl") as file:
+        file.write(json_lines([{"target_url": url, **more} for url in urls]))
+        file.flush()
+        yield Path(file.name)
 
 
 @commands.command()
@@ -328,10 +416,14 @@ def batch(
     http: Http = False,
     auto: Auto = False,
     min_confidence: Sure = None,
+    schema: Schema = None,
+    max_usd: MaxUsd = None,
+    plan: WithPlan = False,
     links: Links = None,
     no_images: NoImages = False,
     max_tokens: MaxTokens = None,
     front_matter: FrontMatter = False,
+    max_age: MaxAge = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", dir_okay=False, help="Write to this file: CSV if it ends so, else JSON lines."),
@@ -341,7 +433,8 @@ def batch(
     """Read the pages that a file names, and print what was found. Exit code 1 if some could not be fetched.
 
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
-    requested_fields, workspace_id, render, min_confidence. A line can also be just a URL. The file becomes one job of
+    requested_fields, workspace_id, render, min_confidence. A line can also be just a URL, and a table can have a column
+    url among others. The file becomes one job of
     any size, whose id is printed first. The same command, run again before that job has ended, continues it.
     """
     otherwise: dict[str, Any] = {
@@ -349,18 +442,24 @@ def batch(
         "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
         **({} if min_confidence is None else {"min_confidence": min_confidence}),
+        **({} if schema is None else {"page_schema": schema_of(schema)}),
         **markdown_options(links, no_images=no_images, max_tokens=max_tokens, front_matter=front_matter),
+        **({} if max_age is None else {"max_age": seconds_of(max_age)}),
     }
     if target_type in FORMATS:
         otherwise.update(target_type=ANY_PAGE, formats=[target_type])
-    tally = Tally()
+    tally, budget = Tally(), None if max_usd is None else budget_of(max_usd)
 
     with target_file(file, otherwise) as pages_file:
         with activity(quiet=as_json) as show:
             checked = pages_file.check(show)
+        if plan:
+            parts = ([dict(line.target) for line in part] for part in parts_of(pages_file.lines()))
+            show_plan(context, parts, max_usd, as_json=as_json)
+            return
 
         async def work(at: Reached) -> None:
-            pages = tally.counted(many_pages(at, pages_file, checked, quiet=as_json))
+            pages = tally.counted(many_pages(at, pages_file, checked, max_usd=budget, quiet=as_json))
             if output is not None:
                 await write_pages(one_by_one(pages), Format.of(output), output)
             else:
@@ -375,6 +474,66 @@ def batch(
     if tally.failed:
         where = "above" if output is None else f"in {output}"
         raise JobNotDone(f"{tally.failed:,} of {count} could not be fetched; see why {where}.")
+
+
+commands.command("run")(batch)  # the verb that every pipeline has
+
+
+def show_plan(
+    context: typer.Context, parts: Iterable[list[dict[str, Any]]], max_usd: float | None, *, as_json: bool
+) -> None:
+    """Print the price of a job whose targets come in parts. A budget limits the sum, not each part."""
+
+    async def work(at: Reached) -> dict[str, Any]:
+        total: dict[str, Any] = {"pages": 0, "described_pages": 0, "model": None, "expected_usd": 0.0, "worst_usd": 0.0}
+        for part in parts:
+            targets = [{name: value for name, value in each.items() if name != "max_usd"} for each in part]
+            priced = await at.api.post("/jobs/plan", {"pipeline": "scrape", "params": {"targets": targets}})
+            total["model"] = total["model"] or priced["model"]
+            for name in ("pages", "described_pages"):
+                total[name] += priced[name]
+            for name in ("expected_usd", "worst_usd"):
+                total[name] = round(total[name] + float(priced[name]), 6)
+        if max_usd is not None:
+            total |= {name: min(total[name], max_usd) for name in ("expected_usd", "worst_usd")}
+        return {**total, "max_usd": max_usd}
+
+    plan = with_api(context, work, fields={"page_schema": "schema"}, store="optional")
+    if as_json:
+        render.show_json(plan)
+        return
+    render.out().print(
+        render.facts(
+            [
+                ("pages", render.count(plan["pages"])),
+                ("described", render.count(plan["described_pages"])),
+                ("model", render.plain(plan["model"]) if plan["model"] else None),
+                ("expected", render.money(plan["expected_usd"])),
+                ("at most", render.money(plan["worst_usd"])),
+            ]
+        )
+    )
+
+
+def schema_of(text: str) -> Any:
+    """Return the name of a schema, or the schema in a JSON file."""
+    if not text.endswith(".json"):
+        return text
+    try:
+        return orjson.loads(Path(text).read_bytes())
+    except OSError as error:
+        raise _unreadable(f"{text} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise _unreadable(f"{text} is not valid JSON: {error}") from error
+
+
+def _unreadable(problem: str) -> Rejected:
+    return Rejected(f"--schema {problem}.", fields=[FieldError("schema", problem)])
+
+
+def budget_of(max_usd: float) -> str:
+    """Return a budget as the API takes it, to the millionth of a dollar."""
+    return f"{max_usd:.6f}"
 
 
 def _render(*, browser: bool, http: bool, auto: bool) -> str:

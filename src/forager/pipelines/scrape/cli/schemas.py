@@ -7,7 +7,7 @@ import orjson
 import typer
 
 from forager.core.errors import FieldError, Rejected
-from forager.pipelines.scrape.cli.pages import one_page
+from forager.pipelines.scrape.cli.pages import MaxUsd, budget_of, one_page
 from forager.sdk.cli import render
 from forager.sdk.cli.client import JobNotDone, part
 from forager.sdk.cli.invocation import Json, Reached, with_api
@@ -66,13 +66,15 @@ def read_by_schema(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of a stored schema, or a JSON file.")],
     url: Annotated[str, typer.Argument(help="The page to read.")],
+    max_usd: MaxUsd = None,
     as_json: Json = False,
 ) -> None:
     """Read one page by a schema and print each value with its source and confidence."""
     schema: Any = _read(Path(name)) if name.endswith(".json") else name
 
     async def work(at: Reached) -> Any:
-        return await one_page(at, {"target_url": url, "page_schema": schema}, quiet=as_json)
+        budget = {} if max_usd is None else {"max_usd": budget_of(max_usd)}
+        return await one_page(at, {"target_url": url, "page_schema": schema, **budget}, quiet=as_json)
 
     named = {"target_url": "url", "schema": "name", "page_schema": "name"}
     asked = with_api(context, work, fields=named, store="created")
@@ -80,7 +82,7 @@ def read_by_schema(
         raise JobNotDone(f"{url} {asked.problem}")
     found, sources = asked.task["result"], asked.meta.get("provenance") or {}
     if as_json:
-        render.show_json({"result": found, "provenance": sources})
+        render.show_json({"result": found, "provenance": sources, "cost_usd": asked.task["cost_usd"]})
         return
     shown = render.table("field", "value", "source", "confidence", fold=("value", "source"))
     for field, value in found.items():
@@ -89,6 +91,8 @@ def read_by_schema(
         sure = f"{told['confidence']:.2f}" if told else ""
         shown.add_row(field, render.plain(text[:300]), render.plain(told.get("source", "not found")), sure)
     render.out().print(shown)
+    if float(asked.task["cost_usd"]):
+        render.notes().print(f"Cost: {render.money(float(asked.task['cost_usd']))}", markup=False)
 
 
 @commands.command()

@@ -11,8 +11,8 @@ from forager.extract.html.main_text import SOURCE, Form, main_text
 from forager.extract.html.markdown import MarkdownOptions
 from forager.extract.html.structured_data import text_of, things
 from forager.extract.text.normalise import As, Line, Prose
-from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, FieldFound, PageInput
-from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFound, PageInput
+from forager.pipelines.scrape.job import CONSENT, CONSENT_WAIT, OF_BROWSER
 
 NAME = "page"
 MOST_LINKS = 1_000
@@ -39,6 +39,8 @@ class AnyPage(BaseModel):
     metadata: dict[str, str] | None = None
     structured_data: list[dict[str, Any]] | None = None
     screenshot: Raw | None = None
+    pdf: Raw | None = None
+    captured: list[dict[str, Any]] | None = None
 
 
 def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
@@ -136,5 +138,5 @@ page = Extractor(
         WaitQuiet(2.0),
     ),
     parse=parse,
-    by_default=tuple(name for name in AnyPage.model_fields if name not in ("text", "html", SCREENSHOT)),
+    by_default=tuple(name for name in AnyPage.model_fields if name not in ("text", "html", *OF_BROWSER)),
 )

@@ -21,6 +21,7 @@ _SOURCES: Mapping[str, str] = {
     "opengraph": "meta:og",
     "meta": "meta",
     "selector": "css",
+    "script": "script",
 }
 """Sources of a parser to the source names of this service; every other source is text."""
 

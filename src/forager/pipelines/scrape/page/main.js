@@ -4,14 +4,23 @@
 import { ApiError, post } from "/dashboard/lib/api.js";
 import { ago, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
-import { setQuery } from "/dashboard/lib/router.js";
+import { go, setQuery } from "/dashboard/lib/router.js";
 import { effect, html, signal } from "/dashboard/lib/view.js";
+import { act, dialog, toast } from "/dashboard/parts/feedback.js";
 import { jobName, tag } from "/dashboard/parts/states.js";
 import { result } from "./result.js";
 import { samples } from "/dashboard/parts/samples.js";
 
-const FORMATS = ["markdown", "html", "text", "links", "screenshot"];
+const FORMATS = ["markdown", "html", "text", "links", "screenshot", "pdf", "captured"];
 const RENDERS = /** @type {const} */ ([["auto", "auto: a browser only if needed"], ["http", "HTTP only"], ["browser", "browser"]]);
+
+const AGES = /** @type {const} */ ([["", "never: fetch the page"], ["600", "up to 10 minutes old"], ["86400", "up to a day old"], ["604800", "up to a week old"]]);
+
+/** The actions of a text. What is not JSON is sent as it is, and the answer names the field. @param {string} text @returns {any} */
+const actionsOf = (text) => {
+  if (!text.trim()) return null;
+  try { return JSON.parse(text); } catch { return text; }
+};
 
 /** @param {{ id?: string }} params @param {URLSearchParams} query */
 export function page({ id }, query) {
@@ -19,7 +28,7 @@ export function page({ id }, query) {
   const jobs = load("/api/v1/jobs", { query: { pipeline: "scrape", limit: 8 } });
   const body = signal(/** @type {Record<string, any>} */ ({
     target_url: query.get("url") ?? "", target_type: query.get("kind") ?? "page", formats: query.get("kind") && query.get("kind") !== "page" ? null : ["markdown", "links"],
-    requested_fields: null, render: "auto", workspace_id: "dashboard", min_confidence: null, timeout_seconds: 60,
+    requested_fields: null, render: "auto", workspace_id: "dashboard", min_confidence: null, timeout_seconds: 60, max_age: null, actions: null,
   }));
   const state = signal({ busy: false, answer: /** @type {any} */ (null), problem: "", task: "", since: 0 });
   const errors = signal(/** @type {Record<string, string>} */ ({}));
@@ -56,10 +65,40 @@ export function page({ id }, query) {
           <span class="faint">robots.txt and the site's pace are kept</span></div></form></section>
         <section class="panel"><header><h2>The same request</h2></header>${samples(() => ({ method: "POST", target: "/api/v1/scrape/sync", body: JSON.stringify(wanted(body.value)) }))}</section></div>
       <div class="stack"><section class="panel">${() => result(state.value, () => body.peek())}</section>
+        ${() => (state.value.answer ? further(body.peek()) : null)}
         <section class="panel"><header><h2>Fetched before</h2><a href="/jobs?pipeline=scrape">All jobs →</a></header>${whenLoaded(jobs, (rows) => (rows.length ? rows.map((/** @type {any} */ job) => html`<a class="look" href=${`/jobs/${job.id}`}>${tag(job.state)}
           <span class="clip">${jobName({ ...job, params: { ...job.params, url: job.params.targets?.[0]?.target_url, targets: undefined } })}${job.total > 1 ? html` <span class="quiet">and ${job.total - 1} more</span>` : null}</span><span class="faint">${ago(job.created_at)}</span></a>`) : html`<div class="empty">Nothing yet.</div>`))}</section></div>
     </div>`,
   };
+}
+
+/** What may follow a page that was read: watch it, or read many like it. @param {Record<string, any>} body */
+function further(body) {
+  const { timeout_seconds: _seconds, ...target } = wanted(body);
+  const many = () => {
+    const typed = signal(body.target_url);
+    const problem = signal("");
+    dialog((close) => html`<div class="inside"><h2>Read many pages like it</h2><p class="quiet">One job with the same options: ${words(body.target_type)}. It goes at the pace of each site.</p>
+      <label class="field"><span>Pages, one per line</span><textarea rows="8" name="targets" .value=${typed.peek()} @input=${(/** @type {Event} */ event) => (typed.value = /** @type {HTMLTextAreaElement} */ (event.target).value)}></textarea>
+        ${() => (problem.value ? html`<span class="error" role="alert">${problem.value}</span>` : null)}</label>
+      <div class="row"><button class="button primary" @click=${(/** @type {Event} */ event) => act(event, async () => {
+        problem.value = "";
+        const targets = typed.value.split(/\s+/).filter(Boolean).map((/** @type {string} */ url) => ({ ...target, target_url: url }));
+        try {
+          const made = await post("/api/v1/jobs", { pipeline: "scrape", params: { targets } });
+          close();
+          await go(`/jobs/${made.data.id}`);
+        } catch (error) {
+          problem.value = error instanceof ApiError ? (Object.values(error.fields)[0] ?? error.message) : String(error);
+        }
+      })}>Start the job</button><button class="button" @click=${close}>Close</button></div></div>`, "Read many pages like it");
+  };
+  const watch = (/** @type {Event} */ event) => act(event, async () => {
+    const made = await post("/api/v1/watches", { url: body.target_url, every: "1h" });
+    toast(`${made.data.name} is watched every hour.`);
+    await go("/watches");
+  });
+  return html`<section class="panel row writes" data-further><span class="quiet">This page:</span><button class="button small" @click=${many}>Save as a batch…</button><button class="button small" @click=${watch}>Watch it</button></section>`;
 }
 
 /** The request without what is left at its default. @param {Record<string, any>} body */
@@ -89,6 +128,8 @@ function fields(kinds, body, set, errors) {
     <details><summary class="quiet">Options</summary><div class="stack">
       <label class="field"><span>How</span><select @change=${(/** @type {Event} */ event) => set({ render: value(event) })}>${RENDERS.map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select>${wrong("render")}</label>
       <label class="field"><span>At least this sure</span><input type="number" min="0" max="1" step="0.05" placeholder="any" @input=${(/** @type {Event} */ event) => set({ min_confidence: value(event) === "" ? null : Number(value(event)) })}>${wrong("min_confidence")}</label>
+      <label class="field"><span>Stored page</span><select @change=${(/** @type {Event} */ event) => set({ max_age: value(event) === "" ? null : Number(value(event)) })}>${AGES.map(([seconds, title]) => html`<option value=${seconds}>${title}</option>`)}</select><span class="faint">a stored page that is young enough answers without a request</span>${wrong("max_age")}</label>
+      <label class="field"><span>Actions</span><textarea rows="3" spellcheck="false" placeholder='[{"do": "click", "selector": "#more"}]' @input=${(/** @type {Event} */ event) => set({ actions: actionsOf(value(event)) })}></textarea><span class="faint">what a browser does first: a JSON list, as in the API</span>${wrong("actions")}</label>
       <label class="field"><span>Workspace</span><input type="text" .value=${body.peek().workspace_id} @input=${(/** @type {Event} */ event) => set({ workspace_id: value(event) })}><span class="faint">whose login is used if the page needs one</span>${wrong("workspace_id")}</label>
       <label class="field"><span>Wait at most</span><input type="number" min="5" max="120" .value=${60} @input=${(/** @type {Event} */ event) => set({ timeout_seconds: Number(value(event)) || 60 })}><span class="faint">seconds; the task goes on after that</span>${wrong("timeout_seconds")}</label>
     </div></details>`;

@@ -1,0 +1,1 @@
+"""Search the web, then read what was found: through Serper's search, and pages on demand."""

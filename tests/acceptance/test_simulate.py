@@ -1,0 +1,90 @@
+"""Deterministic simulation of the whole application (R20): seeds without findings, the same trace in any process, and
+broken builds that are found. `make simulate SEEDS=1000` runs more."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulate.__main__ import caught_at
+from tests.simulate.broken import BUILDS
+from tests.simulate.forks import Forks, forks
+from tests.simulate.plan import Plan, draw
+from tests.simulate.run import Result
+from tests.simulate.shrink import kind_of, shrink
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200)]
+
+SEEDS = 50
+AT_ONCE = 2
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Forks]:
+    with forks() as running:
+        yield running
+
+
+def test_fifty_seeds_have_no_findings_and_all_kinds_of_faults_fired__R20(made: Forks) -> None:
+    fired, lives, findings = Counter[str](), 0, dict[int, list[str]]()
+    for result in made.several((draw(seed) for seed in range(1, SEEDS + 1)), AT_ONCE):
+        fired.update(result.fired)
+        lives += result.lives
+        if result.findings:
+            findings[result.seed] = result.findings
+    sys.stdout.write(f"{SEEDS} seeds, {lives} processes, faults: {dict(fired)}\n")
+    assert findings == {}
+    assert {
+        "death",
+        "stall",
+        "stop",
+        "disk-full",
+        "partition",
+        "slow-commit",
+        "wall-jump",
+        "torn-write",
+    } <= fired.keys()
+    assert lives > 2 * SEEDS
+
+
+def test_a_seed_has_the_same_trace_in_processes_that_hash_differently__R20() -> None:
+    first, second = (_trace("3", hash_seed) for hash_seed in ("1", "2"))
+    assert len(first) > 20
+    assert first == second
+    assert _trace("4", "1") != first
+
+
+def _trace(seed: str, hash_seed: str) -> list[str]:
+    """The lines of a seed, simulated by a process of its own; but the one with the time that it took."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.simulate", "--seed", seed]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    lines = ran.stdout.splitlines()
+    assert lines[-1].startswith("trace hash ")
+    return [line for line in lines if "simulated seconds in" not in line]
+
+
+def test_each_broken_build_is_caught_within_200_seeds__R20(made: Forks) -> None:
+    caught = {name: result.seed for name, result in caught_at(made, BUILDS, AT_ONCE)}
+    sys.stdout.write(f"caught at seed: {caught}\n")
+    assert caught.keys() == BUILDS.keys()
+
+
+def test_a_failing_plan_shrinks_to_the_parts_that_it_needs() -> None:
+    """The failure needs one job and one fault, and its words contain a moment and numbers, which may differ."""
+    plan = next(plan for seed in range(1, 200) if len((plan := draw(seed)).faults) > 6 and len(plan.jobs) > 2)
+    needed = {plan.jobs[1].number, plan.faults[2]}
+
+    def again(smaller: Plan) -> Result:
+        there = {*(job.number for job in smaller.jobs), *smaller.faults}
+        moment = "at the end" if len(there) % 2 else f"after death {len(there)}"
+        return Result(plan.seed, findings=[f"{moment}: job 4: queued is -{len(there)}"] if needed <= there else [])
+
+    shortest, result = shrink(plan, again(plan), again)
+    assert kind_of(result) == kind_of(again(plan)) == "job N: queued is N"
+    assert [job.number for job in shortest.jobs] == [plan.jobs[1].number]
+    assert shortest.faults == (plan.faults[2],)
+    assert (shortest.acts, shortest.sinks, shortest.shuffle) == ((), (), 0.0)
