@@ -13,6 +13,7 @@ import pytest
 from forager.core.errors import BlobMissing, Conflict, StoreFull
 from forager.core.http import Request, Response
 from forager.core.storage import References, is_blob, read_or_fetch
+from forager.storage.pages.folder import BlobFolder, IndexedPage, SegmentRow
 from forager.storage.pages.local import LocalBlobs
 from forager.storage.pages.segments import Segments
 from tests.support.clock import FakeClock
@@ -284,6 +285,41 @@ async def test_pages_are_stored_and_read_while_a_collection_moves_them(tmp_path:
         assert (await store.read(blob)).blob == (await other.read(blob)).blob == blob
     await store.close()
     await other.close()
+
+
+def test_a_page_is_found_that_another_process_indexes_during_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search looks at the index, then at the ends of segments; the page moves from these to that in between."""
+    writer, reader = (BlobFolder(tmp_path / "blobs", lambda: 1) for _ in range(2))
+    blob = writer.keep(page(1))
+    look = reader.index.segments
+
+    def after_the_other_has_sealed() -> dict[int, SegmentRow]:
+        writer.close()
+        return look()
+
+    monkeypatch.setattr(reader.index, "segments", after_the_other_has_sealed)
+    assert reader.read(bytes.fromhex(blob.partition(":")[2])).url == page(1).url
+    reader.close()
+
+
+def test_a_failed_read_does_not_remove_a_page_that_was_moved_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = BlobFolder(tmp_path / "blobs", lambda: 1)
+    blob = folder.keep(page(1))
+    digest = bytes.fromhex(blob.partition(":")[2])
+    folder.flush()
+    entry = folder.index.find(digest)
+    assert entry is not None
+    elsewhere = IndexedPage(digest, entry.at._replace(segment=entry.at.segment + 50), entry.size, entry.used_at)
+    monkeypatch.setattr(folder.index, "find", lambda _: elsewhere)
+    with pytest.raises(BlobMissing):
+        folder.read(digest)
+    monkeypatch.undo()
+    assert folder.read(digest).url == page(1).url
+    folder.close()
 
 
 async def test_nothing_is_opened_where_nothing_was_stored(tmp_path: Path) -> None:

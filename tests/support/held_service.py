@@ -20,7 +20,7 @@ from forager.core.http import Render
 from forager.core.ledger import Lease, OwnedLane, Session, Settlement, Want
 from forager.core.states import TaskState
 from forager.pipelines.scrape.extractors import EXTRACTORS
-from forager.pipelines.scrape.job import Result
+from forager.pipelines.scrape.job import OF_BROWSER, Result
 from tests.support.scrape import Service, open_service
 
 NOT_FOUND: dict[str, Any] = {"error": "There is no such page.", "reason": "not_found", "error_type": "http"}
@@ -116,8 +116,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         said["requested_fields"] = draw(st.lists(st.sampled_from(TYPES[kind]), min_size=1, max_size=8))
     if draw(st.booleans()):
         said["render"] = draw(renders)
-        if said["render"] == "http" and "screenshot" in said.get("requested_fields", ()):
-            said["render"] = "auto"  # a picture is made by a browser
+        if said["render"] == "http" and OF_BROWSER & set(said.get("requested_fields", ())):
+            said["render"] = "auto"  # only a browser can make these
     if draw(st.booleans()):
         said["callback_url"] = draw(st.one_of(st.none(), urls))
     return said

@@ -66,14 +66,17 @@ class BlobFolder:
     def read(self, digest: bytes) -> Response:
         """Read an answer. A damaged page is removed from the index, so that it can be stored again. Raises
         `BlobMissing`."""
+        damaged: list[FrameAt] = []
         for at in self._positions(digest):
             frame = self.segments.read(at)
             response = self._packer.unpack(digest, frame) if frame is not None else None
             if response is not None:
                 return response
             self.segments.forget(at.segment)
+            damaged.append(at)
         self._unindexed.pop(digest, None)
-        self.index.remove([digest])
+        for at in damaged:
+            self.index.remove([digest], at=at)
         raise BlobMissing(f"The stored page {blob_url(digest)} is gone or damaged. Fetch it again.")
 
     def append(self, frame: bytes) -> FrameAt:
@@ -102,15 +105,17 @@ class BlobFolder:
         if waiting is not None:
             yield waiting.at
             return
-        tried = None
-        for _ in range(2):
+        tried: set[FrameAt] = set()
+        for _ in range(3):
             entry = self.index.find(digest)
-            if entry is None or entry.at == tried:
-                break
+            if entry is None:
+                yield from self._in_foreign_tails(digest)
+                # Its process may have indexed it after the look at the index and before the one at the segments.
+                entry = self.index.find(digest)
+            if entry is None or entry.at in tried:
+                return
+            tried.add(entry.at)
             yield entry.at
-            tried = entry.at
-        if tried is None:
-            yield from self._in_foreign_tails(digest)
 
     def _in_foreign_tails(self, digest: bytes) -> Iterator[FrameAt]:
         known = self.index.segments()
@@ -316,14 +321,16 @@ class PageIndex:
                 self._count_live(new.segment, new.length * moved)
                 self._count_live(old.segment, -old.length * moved)
 
-    def remove(self, digests: Iterable[bytes], *, used_before: int | None = None) -> int:
-        """Remove pages that have not been used since. Returns how many."""
+    def remove(self, digests: Iterable[bytes], *, used_before: int | None = None, at: FrameAt | None = None) -> int:
+        """Remove pages that have not been used since; with `at`, only where the index still says that they are there.
+        Returns how many."""
         removed = 0
+        there, place = (" AND segment = ? AND offset = ?", (at.segment, at.offset)) if at else ("", ())
         with self._connection:
             for digest in digests:
                 row = self._connection.execute(
-                    "DELETE FROM blobs WHERE digest = ? AND used_at < ? RETURNING segment, length",
-                    (digest, used_before if used_before is not None else 1 << 62),
+                    f"DELETE FROM blobs WHERE digest = ? AND used_at < ?{there} RETURNING segment, length",
+                    (digest, used_before if used_before is not None else 1 << 62, *place),
                 ).fetchone()
                 if row:
                     removed += 1
