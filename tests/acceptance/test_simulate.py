@@ -6,15 +6,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forager.sandbox.receiver import ReceivedRequest
+from forager.sinks.webhook import signing
 from tests.simulate.__main__ import caught_at
 from tests.simulate.broken import BUILDS
 from tests.simulate.forks import Forks, forks
 from tests.simulate.plan import Plan, draw
 from tests.simulate.run import Result
 from tests.simulate.shrink import kind_of, shrink
+from tests.simulate.verdict import refusals
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200)]
 
@@ -88,3 +92,18 @@ def test_a_failing_plan_shrinks_to_the_parts_that_it_needs() -> None:
     assert [job.number for job in shortest.jobs] == [plan.jobs[1].number]
     assert shortest.faults == (plan.faults[2],)
     assert (shortest.acts, shortest.sinks, shortest.shuffle) == ((), (), 0.0)
+
+
+def test_a_message_that_arrived_too_late_must_be_delivered_by_a_later_try() -> None:
+    signed = datetime(2026, 3, 2, 6, tzinfo=UTC)
+
+    def tried(minutes: int, problem: str | None, at: int | None = None) -> ReceivedRequest:
+        left = signed + timedelta(minutes=minutes if at is None else at)
+        headers = {signing.ID: "msg_1", signing.TIMESTAMP: f"{left.timestamp():.0f}"}
+        return ReceivedRequest(signed + timedelta(minutes=minutes), "/", headers, b"", 400 if problem else 200, problem)
+
+    late, delivered = tried(20, "too old", at=0), tried(21, None)
+    assert refusals([late, delivered]) == []
+    assert refusals([late]) == refusals([delivered, late])
+    assert refusals([late]) == ["a message that arrived too late was never delivered: msg_1"]
+    assert refusals([tried(0, "wrong signature"), delivered]) == ["the receiver refused a message: wrong signature"]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from forager.core.ledger import Settlement
+from forager.fetch.http.fetcher import HttpFetcher
 from forager.ledger.sqlite import settle
 
 WITHIN = 200
@@ -49,8 +50,21 @@ def skipped_counter() -> None:
     vars(settle)["write_deltas"] = write_deltas
 
 
+def reused_signature() -> None:
+    """A message is signed once, and each later try sends the first signature again."""
+    whole, made = HttpFetcher._signature, dict[str, Any]()
+
+    def signature(self: HttpFetcher, request: Any, ref: Any) -> Any:
+        if ref.id not in made:
+            made[ref.id] = whole(self, request, ref)
+        return made[ref.id]
+
+    HttpFetcher._signature = signature  # type: ignore[method-assign]
+
+
 BUILDS: dict[str, Callable[[], None]] = {
     "without-fence": without_fence,
     "split-commit": split_commit,
     "skipped-counter": skipped_counter,
+    "reused-signature": reused_signature,
 }

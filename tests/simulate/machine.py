@@ -20,6 +20,7 @@ from forager.core.errors import ParseFailed
 from forager.core.reading import LIMIT, ReadError, care, result_of
 from forager.fetch.http.fetcher import HttpFetcher, leaving
 from forager.ledger.sqlite.connection import Writer
+from forager.sinks.webhook import signing
 from forager.storage.pages.local import LocalBlobs, _translated
 from tests.simulate.upstreams import Upstreams, WireConnection
 from tests.simulate.world import SimulatedFaults, World
@@ -181,6 +182,8 @@ class SimulatedSession:
     ) -> "SimulatedAnswer":
         world = self._world
         network = world.stream("network")
+        if signing.TIMESTAMP in headers and int(headers[signing.TIMESTAMP]) != int(world.wall().timestamp()):
+            world.defects.append(f"a message left with the time of an earlier try: {headers[signing.ID]}")
         await asyncio.sleep(network.uniform(0.001, 0.02))
         fault = world.fault("request")
         kind = None if fault is None else fault.kind

@@ -13,7 +13,9 @@ from forager.app.features import all_features
 from forager.app.wiring import build_pipelines
 from forager.core.errors import BlobMissing
 from forager.core.record import Record
+from forager.sandbox.receiver import ReceivedRequest
 from forager.sinks.files.manifest import all_manifests
+from forager.sinks.webhook import signing
 from forager.storage.folder import Folder
 from tests.simulate.upstreams import KINDS
 from tests.support.auditor import SqliteTables, audit
@@ -53,6 +55,7 @@ async def at_the_end(story: "Story", app: App) -> list[str]:
     ids = {row["id"] for row in changes}
     found += _innocent(failed)
     found += _receivers(story, {row["id"] for row in changes if row["kind"] in KINDS})
+    found += refusals(story.upstreams.hook.log) + refusals(story.upstreams.ends.log)
     if "lake" in story.world.plan.sinks:
         found += _files(story, ids)
     found += _money(story, jobs)
@@ -88,8 +91,22 @@ def _receivers(story: "Story", wanted: set[int]) -> list[str]:
     found += [
         f"change {number} reached the receiver under {times} ids" for number, times in taken.items() if times > 1
     ][:3]
-    found += [f"the receiver refused a message: {each.problem}" for each in hook.log if each.problem][:3]
     return found
+
+
+def refusals(log: Sequence[ReceivedRequest]) -> list[str]:
+    """A message that arrives too late is refused, and must be delivered by a later try with a time of its own. Only the
+    machine's sleep makes a message that late: `SimulatedSession` finds one that leaves with an old signature. A message
+    that is refused for any other reason is a finding."""
+    found = []
+    for place, each in enumerate(log):
+        if each.problem is None:
+            continue
+        if abs(each.at.timestamp() - int(each.headers.get(signing.TIMESTAMP, 0))) <= signing.TOLERANCE:
+            found.append(f"the receiver refused a message: {each.problem}")
+        elif not any(later.id == each.id and later.problem is None for later in log[place + 1 :]):
+            found.append(f"a message that arrived too late was never delivered: {each.id}")
+    return found[:3]
 
 
 def _files(story: "Story", wanted: set[int]) -> list[str]:
