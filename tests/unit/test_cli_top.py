@@ -72,7 +72,16 @@ def test_on_a_terminal_the_view_is_redrawn_until_ctrl_c(forager: Forager, store:
     mine, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     command = [sys.executable, "-m", "forager", "--home", str(store), "top", "--every", "0.2"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    # A shell that starts the tests in the background leaves SIGINT ignored, and a child would inherit that.
+    process = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
         os.close(theirs)
         seen, give_up = b"", time.monotonic() + 60
         while seen.count(b"No open jobs.") < 2 and time.monotonic() < give_up:
@@ -80,5 +89,8 @@ def test_on_a_terminal_the_view_is_redrawn_until_ctrl_c(forager: Forager, store:
                 seen += os.read(mine, 65536)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == ExitCode.INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
     os.close(mine)
     assert seen.count(b"No open jobs.") >= 2

@@ -58,7 +58,8 @@ async def test_an_upstream_that_goes_away_in_the_middle_of_a_job_pauses_it(
             await until(lambda: rig.job(job)["completed"] >= 5)
         await until(lambda: rig.job(job)["state"] == "paused")
     row = rig.job(job)
-    assert row["failed"] == 0
+    # Where the two tasks that come first use up their attempts before the pause, they fail; a resume tries them again.
+    assert row["failed"] < MOST_IN_VAIN
     assert "no connection" in row["reason"]
 
 
