@@ -35,6 +35,7 @@ from forager.api.live import LiveFeeds, live_router
 from forager.api.metrics import Metrics, metrics_router
 from forager.api.openapi import describe, operation_id
 from forager.api.overview import Overview, overview_router
+from forager.api.page_sessions import page_sessions_router
 from forager.api.pages import pages_router, recordings_router
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
@@ -300,6 +301,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
             rechecks_router(app),
             lanes_router(app),
             proxies_router(app),
+            page_sessions_router(app),
             sinks_router(app),
             retention_router(app),
             archive_router(app),

@@ -172,6 +172,7 @@ LANE_DETAIL = {
         "use_proxies": {"value": True, "by": "settings", "where": "settings"},
         "proxy_cooldown_seconds": {"value": 30, "by": "settings", "where": "settings"},
         "block_resources": {"value": [], "by": "settings", "where": "settings"},
+        "via": {"value": False, "by": "settings", "where": "settings"},
     },
     "pace": {
         "seconds": 30.0,

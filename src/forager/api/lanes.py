@@ -250,6 +250,7 @@ def _add_rules(router: Router, app: App) -> None:
         """Operator rules override the policy file and the pipelines. A rule that is left out falls back to those."""
         await require_known(app, lane, new=new)
         name = _ruled(app, lane, {key for key, value in body if value is not None})
+        app.check_via({"via": body.via})
         await app.domains.replace(name, body)
         await app.rules.refresh()
         return answer(request, await lane_detail(app, name))
@@ -263,6 +264,7 @@ def _add_rules(router: Router, app: App) -> None:
         await require_known(app, lane, new=new)
         changes = {key: getattr(body, key) for key in body.model_fields_set}
         name = _ruled(app, lane, {key for key, value in changes.items() if value is not None})
+        app.check_via(changes)
         await app.domains.set(name, changes)
         await app.rules.refresh()
         return answer(request, await lane_detail(app, name))

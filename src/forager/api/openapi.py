@@ -24,6 +24,7 @@ TAGS = [
     {"name": "schedules", "description": "Jobs that are created repeatedly."},
     {"name": "records", "description": "Everything that was found, by record kind, page by page or as a file."},
     {"name": "lanes", "description": "Sites and APIs with their rates and limits: show, pause, set your own rules."},
+    {"name": "sessions", "description": "Named sessions of pages: cookies and storage, which are never returned."},
     {"name": "proxies", "description": "Proxies for requests to sites. Their passwords are never returned."},
     {"name": "rechecks", "description": "Rules that turn due records into tasks: show, pause, resume."},
     {"name": "changes", "description": "The change log: page by page, with a wait for news, or as a stream."},

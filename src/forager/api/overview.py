@@ -132,6 +132,8 @@ class Overview:
         running = [job for job in jobs if job.state == "running"]
         allowed = (await app.job_now(running[0].id)).lane_rate if len(running) == 1 else None
         spent = [each for each in [await _asked(app, f.expenses) for f in app.features.values()] if each is not None]
+        if app.via is not None:
+            spent.append(await app.via_expenses())
         concerns = [each for f in app.features.values() for each in (await _asked(app, f.concerns) or ())]
         fresh = dict(self._slow.fresh) if self._slow else {}
         reasons = await app.reports.dead_reasons(job=None, pipeline=None, why=Why())

@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,7 +18,7 @@ from forager.app.intake import Intake, Retries, require_secrets
 from forager.app.lanes import Waits, switch_lane
 from forager.app.series import Series
 from forager.app.sinks import SinkRoster
-from forager.app.wiring import References, keep_of, reference_loaders
+from forager.app.wiring import References, keep_of, reference_loaders, via_price
 from forager.core.clock import Clock
 from forager.core.errors import Conflict, FieldError, NotFound, Rejected
 from forager.core.http import Response
@@ -47,9 +48,11 @@ from forager.ledger.catalog import DEFAULT_QUEUE
 from forager.ledger.reports import JobReport, LedgerReports
 from forager.ledger.tables.domains import Domains
 from forager.ledger.tables.job_secrets import JobSecretTable
+from forager.ledger.tables.page_sessions import PageSessionTable
 from forager.ledger.tables.proxies import ProxyTable
 from forager.ledger.tables.schedules import RecheckTable, ScheduleTable
 from forager.ledger.tables.sinks import SinkRows, SinkTable
+from forager.ledger.tables.via import ViaPurse
 from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.sdk.delivery import Indexed
 from forager.sdk.feature import Feature
@@ -65,6 +68,10 @@ SCHEDULES, RECHECKS, RULES, SINKS = "schedules", "rechecks", "rules", "sinks"
 SWEEP, PROXIES = "sweep", "proxies"
 
 
+VIA = "via"
+"""The name under which the costs of the unblocking service are listed, beside those of pipelines."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
     """The stores of this process: the ledger, its side tables, and the pages."""
@@ -76,6 +83,7 @@ class Stores:
     sinks: SinkTable
     job_secrets: JobSecretTable
     vault: Vault
+    page_sessions: PageSessionTable
     archives: Archives
     pages: StoredPages
     rotate_keys: Callable[[], Awaitable[Rotated]]
@@ -95,6 +103,8 @@ class Network:
     """The workspaces' logins; None without a credential backend."""
     tokens: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What makes the tokens of jobs that bring none, by feature (`Feature.tokens`)."""
+    via: ViaPurse | None = None
+    """What counts the money of the unblocking service; None without one."""
 
 
 class App:
@@ -139,6 +149,8 @@ class App:
         self.rotate_keys = stores.rotate_keys
         self.job_secrets = stores.job_secrets
         self.vault = stores.vault
+        self.page_sessions = stores.page_sessions
+        self.via = network.via
         self.stored_pages = stores.pages
         self.worker = worker
         self.waits = Waits(reports, self.rules, worker, ledger.now)
@@ -232,8 +244,18 @@ class App:
 
     async def set_rules(self, lane: str, changes: Mapping[str, Any]) -> None:
         """Set rules of a domain, and put them in force. Raises `Rejected`, naming the fields."""
+        self.check_via(changes)
         await self.domains.set(lane, changes)
         await self.rules.refresh()
+
+    def check_via(self, rules: Mapping[str, Any]) -> None:
+        """Raise `Rejected` for a rule `via` while no unblocking service is configured."""
+        if rules.get("via") and self.via is None:
+            problem = (
+                "no unblocking service is configured; set FORAGER_VIA_URL, FORAGER_VIA_PRICE, and"
+                " FORAGER_VIA_MAX_USD_DAY or FORAGER_VIA_MAX_USD_MONTH, and restart Forager"
+            )
+            raise Rejected(f"via: {problem}.", fields=[FieldError("via", problem)])
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if its pipeline has no
@@ -407,10 +429,19 @@ class App:
         """Remove a sink, with its position in the log."""
         await self.roster.remove(name)
 
+    async def via_expenses(self) -> Expenses:
+        """Return what the unblocking service has cost."""
+        if self.via is None:
+            return Expenses(Decimal(0), Decimal(0))
+        spent = await self.via.spent()
+        return Expenses(spent.today, spent.month, self.settings.via_max_usd_day, self.settings.via_max_usd_month)
+
     async def spent(self) -> Mapping[str, Expenses]:
-        """Return what each pipeline that pays for requests has spent, by pipeline."""
+        """Return what each pipeline that pays for requests has spent, by pipeline, and the unblocking service."""
         hooks = {each.name: each.expenses.load() for each in self.features.values() if each.expenses is not None}
         found = {name: await hook(self) for name, hook in hooks.items()}
+        if self.via is not None:
+            found[VIA] = await self.via_expenses()
         return {name: each for name, each in found.items() if each is not None}
 
     # ── retention ──
@@ -428,6 +459,12 @@ class App:
     async def warm_up(self) -> None:
         """Load the reference data that the first job would otherwise wait for."""
         await self._references.load({name for pipeline in self.pipelines.values() for name in pipeline.needs})
+
+    def via_cost(self, hosts: Iterable[str]) -> Decimal:
+        """Return the price in USD of one request to each of these hosts: nothing, unless its lane goes through the
+        unblocking service."""
+        price = via_price(self.settings)
+        return sum((price for host in hosts if price is not None and self.lane_for(host).via), Decimal(0))
 
     def lane_for(self, name: str) -> Lane:
         """Return the lane that a host or API belongs to, with the rules in force."""

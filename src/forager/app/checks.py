@@ -40,6 +40,8 @@ def check_files(settings: "Settings") -> Iterator[Finding]:
         yield _policies(settings)
     if settings.proxy_endpoints or settings.proxy_file is not None:
         yield _proxies(settings)
+    if settings.via_url is not None:
+        yield _via(settings)
     if settings.backend_api_url is not None:
         yield _backend(settings.backend_api_url, has_key=settings.backend_service_key is not None)
 
@@ -68,6 +70,23 @@ def _proxies(settings: "Settings") -> Finding:
     except Rejected as error:
         return Finding("proxies", "problem", error.message, "docs/proxies.md has the forms.")
     return Finding("proxies", "ok", f"{some(len(found), 'proxy', 'proxies')} in the settings")
+
+
+def _via(settings: "Settings") -> Finding:
+    from forager.app.wiring import via_price
+    from forager.fetch.via import checked_template
+
+    name, remedy = "unblocking service", "docs/proxies.md has an example."
+    assert settings.via_url is not None  # noqa: S101 - the caller has checked it
+    try:
+        address = checked_template(settings.via_url.get_secret_value())
+    except Rejected as error:
+        return Finding(name, "problem", error.message, remedy)
+    price = via_price(settings)
+    if price is None:
+        wanted = "FORAGER_VIA_PRICE and one of FORAGER_VIA_MAX_USD_DAY and FORAGER_VIA_MAX_USD_MONTH"
+        return Finding(name, "problem", "it has no price or no cap, so nothing is sent to it", f"Set {wanted}.")
+    return Finding(name, "ok", f"{urlsplit(address).hostname}, ${price} a request")
 
 
 def _backend(url: str, *, has_key: bool) -> Finding:

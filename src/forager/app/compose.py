@@ -22,6 +22,8 @@ from forager.app.wiring import (
     open_proxies,
     open_rules,
     secrets,
+    via_fetcher,
+    via_purse,
 )
 from forager.core.clock import Clock, SystemClock
 from forager.core.http import Fetch
@@ -39,6 +41,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.reports import LedgerReports
 from forager.ledger.tables.domains import Domains, LedgerRobots, follow_declared
 from forager.ledger.tables.job_secrets import JobSecretTable
+from forager.ledger.tables.page_sessions import PageSessionTable
 from forager.ledger.tables.pages import ArchiveTable, BlobReferences
 from forager.ledger.tables.proxies import ProxyTable
 from forager.ledger.tables.sinks import SinkTable
@@ -132,6 +135,7 @@ async def _open_stores(
         sinks=SinkTable(database, now_ms),
         job_secrets=job_secrets,
         vault=vault,
+        page_sessions=PageSessionTable(database, vault, now_ms),
         archives=ArchiveTable(database, catalog, now_ms),
         pages=StoredPages(blobs, BlobReferences(database, catalog), clock),
         rotate_keys=partial(rotate_keys, sealer, [proxies, job_secrets, vault]),
@@ -171,7 +175,8 @@ async def _open_network(
         for each in features
         if each.tokens is not None
     }
-    return Network(guard, rules, proxies, fetcher, browsers, logins(settings, fetcher, clock), tokens)
+    via = via_purse(settings, stores.ledger.database, stores.ledger.now_ms)
+    return Network(guard, rules, proxies, fetcher, browsers, logins(settings, fetcher, clock), tokens, via)
 
 
 def _make_worker(
@@ -197,8 +202,10 @@ def _make_worker(
         folder = recordings_folder(settings.home)
         recorder = files = FolderRecorder(folder, settings.record, keep_days=settings.record_days, internal=internal)
         stack.push_async_callback(files.close)
+    http = around(network.fetcher)
+    through = via_fetcher(settings, http, network.guard, network.via)
     resources = Resources(
-        Fetcher(around(network.fetcher), network.browsers, network.logins),
+        Fetcher(http, network.browsers, network.logins, stores.page_sessions, through),
         RobotsTxt(LedgerRobots(stores.ledger.database), clock, agent=settings.robots_agent),
         network.proxies,
         JobTokens(stores.job_secrets, list(network.tokens.values())),

@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from forager.fetch.guard import EgressGuard
 from forager.fetch.logins import SERVICE_KEY, CredentialClient, Logins
 from forager.fetch.proxies.check import ProxyCheck
 from forager.fetch.proxies.pool import ProxyPool, given_proxies
+from forager.fetch.via import API_KEY as VIA_KEY
+from forager.fetch.via import ViaFetcher, ViaService, checked_template
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import locate
 from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
@@ -41,6 +44,7 @@ from forager.ledger.sqlite.lock import has_store, no_store, usable_folder
 from forager.ledger.tables.domains import Domains
 from forager.ledger.tables.pages import BlobFolderTable
 from forager.ledger.tables.proxies import ProxyTable
+from forager.ledger.tables.via import ViaPurse
 from forager.sdk.delivery import Publication
 from forager.sdk.feature import Feature, FromTable
 from forager.settings import Settings
@@ -186,6 +190,36 @@ async def open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, pr
     )
 
 
+def via_price(settings: Settings) -> Decimal | None:
+    """Return the price of a request through the unblocking service; None if a setting is missing."""
+    capped = settings.via_max_usd_day is not None or settings.via_max_usd_month is not None
+    return settings.via_price if settings.via_url is not None and capped else None
+
+
+def via_purse(settings: Settings, database: Database, now_ms: Callable[[], Awaitable[int]]) -> ViaPurse | None:
+    """Return what counts the money of the unblocking service; None if it is not configured."""
+    price = via_price(settings)
+    if price is None:
+        return None
+    return ViaPurse(database, now_ms, price, settings.via_max_usd_day, settings.via_max_usd_month)
+
+
+def via_fetcher(settings: Settings, http: Fetch, guard: EgressGuard, purse: ViaPurse | None) -> ViaFetcher:
+    """Return what sends requests through the unblocking service. Without a complete configuration it refuses them, so
+    that no site that was to be reached through the service is reached directly."""
+    if purse is None or settings.via_url is None:
+        return ViaFetcher(http, guard, None)
+    key = settings.via_api_key.get_secret_value() if settings.via_api_key is not None else None
+    service = ViaService(
+        checked_template(settings.via_url.get_secret_value()),
+        key,
+        settings.via_timeout_seconds,
+        purse,
+        settings.via_cost_header,
+    )
+    return ViaFetcher(http, guard, service)
+
+
 def logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
     if settings.backend_api_url is None:
         return None
@@ -195,7 +229,10 @@ def logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
 
 def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], str | None]:
     """Return the function that looks up a secret named in a request: our own secrets and those of every feature."""
-    known: dict[str, SecretStr | None] = {SERVICE_KEY: settings.backend_service_key}
+    known: dict[str, SecretStr | None] = {
+        SERVICE_KEY: settings.backend_service_key,
+        VIA_KEY: settings.via_api_key,
+    }
     for each in features:
         if each.secrets is not None:
             known.update(each.secrets.load()(settings))

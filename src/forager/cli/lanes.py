@@ -27,6 +27,7 @@ FIELDS = {
     "use_proxies": "proxies",
     "proxy_cooldown_seconds": "proxy_cooldown",
     "block_resources": "block",
+    "via": "via",
 }
 """Options of `lanes set` by the rules that they set."""
 _UNITS = {"_ms": "ms", "_seconds": "s"}
@@ -102,6 +103,10 @@ def set_rules(
         str | None,
         typer.Option(metavar="NAMES", help="Types that browsers do not load: image,font,media,stylesheet or none."),
     ] = None,
+    via: Annotated[
+        bool | None,
+        typer.Option("--via/--no-via", help="Send requests through the unblocking service, which costs money."),
+    ] = None,
     unset: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="Remove one rule, such as min_delay_ms (repeatable)."),
@@ -129,6 +134,7 @@ def set_rules(
         "use_proxies": proxies,
         "proxy_cooldown_seconds": proxy_cooldown,
         "block_resources": None if block is None else read_names(block),
+        "via": via,
     }
     changes = {key: value for key, value in rules.items() if value is not None}
     taken_back = {_rule(key): None for key in unset or ()}

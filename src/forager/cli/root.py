@@ -18,6 +18,7 @@ from forager.cli import (
     lanes,
     mcp,
     page_archives,
+    page_sessions,
     pages,
     proxies,
     rechecks,
@@ -72,6 +73,7 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(rechecks.app, name="rechecks")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(page_sessions.app, name="sessions")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(pages.app, name="pages")

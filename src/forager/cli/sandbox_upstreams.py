@@ -16,6 +16,7 @@ from forager.sandbox import (
     ShopConfig,
     ShopSandbox,
     SimulatedModel,
+    SimulatedUnblocker,
     Tenant,
     WebhookReceiver,
 )
@@ -23,6 +24,7 @@ from forager.sandbox import (
 WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - opens nothing real
 BACKEND_KEY = "sandbox-backend-key"
 MODEL_KEY = "sandbox-model-key"
+VIA_KEY = "sandbox-via-key"
 LOGIN = {"name": "li_at", "value": "sandbox", "domain": "127.0.0.1", "secure": False}
 
 
@@ -169,7 +171,30 @@ def model(options: Options) -> Simulated:
     )
 
 
-UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify, shop, model)
+def unblocker(options: Options) -> Simulated:
+    """An unblocking service, which fetches pages of this machine."""
+    served = SimulatedUnblocker(VIA_KEY)
+    return Simulated(
+        served,
+        lambda: [
+            "An unblocking service (which sites use it: forager lanes set 127.0.0.1:PORT --via --new):",
+            f"  export FORAGER_VIA_URL='{served.template}' FORAGER_VIA_API_KEY={VIA_KEY}",
+            "  export FORAGER_VIA_PRICE=0.001 FORAGER_VIA_MAX_USD_DAY=1",
+        ],
+        lambda: {"via_url": served.template, "via_api_key": VIA_KEY},
+    )
+
+
+UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (
+    site,
+    webhooks,
+    logins,
+    google,
+    apify,
+    shop,
+    model,
+    unblocker,
+)
 
 
 def _show_webhook(received: ReceivedRequest) -> None:

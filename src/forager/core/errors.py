@@ -11,6 +11,7 @@ ForagerError
 │   ├── ProxyFailed      the proxy, not the site: another one may work
 │   └── BrowserCrashed   the browser died under the page: it is replaced
 ├── Short                we are short of something ourselves: the task waits, no attempt is burned
+│   ├── Capped           a cap on spending is reached: the task waits until its period ends
 │   ├── PoolExhausted    no browser became free in time
 │   └── NoHealthyProxies all proxies are unhealthy or switched off
 ├── Permanent            the same call will fail again: the task becomes a dead letter
@@ -191,6 +192,17 @@ class BrowserCrashed(Transient):
 
 class Short(ForagerError):
     """Something of our own is short."""
+
+
+class Capped(Short):
+    """A cap on spending leaves no money for the request."""
+
+    reason = Reason.LIMIT
+
+    def __init__(self, message: str = "", *, wait: float) -> None:
+        """`wait`: seconds until the period of the cap ends."""
+        super().__init__(message)
+        self.wait = wait
 
 
 class PoolExhausted(Short):

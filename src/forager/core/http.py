@@ -184,6 +184,15 @@ class LoginRef:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRef:
+    """Names the session in which a browser visits a page: its cookies and storage are kept from one visit to the
+    next."""
+
+    workspace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cookie:
     """A cookie of a login. It is sent only to its own domain and its subdomains."""
 
@@ -210,6 +219,8 @@ class Request:
     login: LoginRef | None = None
     """Use the workspace's stored login if a credential backend is configured; otherwise send the request
     anonymously."""
+    session: SessionRef | None = None
+    """Visit the page in this session; for browsers only."""
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
@@ -229,12 +240,16 @@ class Request:
     used."""
     proxy: int | None = None
     """The proxy to go through, by its number in the ledger."""
+    via: bool = False
+    """Send the request through the unblocking service."""
     block: frozenset[str] = frozenset()
     """Resources that a browser does not load: image, font, media, stylesheet."""
     delay: tuple[float, float] | None = None
     """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
     cookies: tuple[Cookie, ...] = ()
     """Cookies of the login, filled in when it is looked up."""
+    state: Secret | None = None
+    """Cookies and storage of the session as JSON, filled in when it is looked up; None for a new one."""
     job_secret: Secret | None = None
     """The value of `auth` if that names a secret of the job."""
     on_leave: Callable[[], None] | None = None
@@ -254,10 +269,12 @@ class Request:
         delay: tuple[float, float] | None,
         on_leave: Callable[[], None],
         on_hop: Callable[[str], Awaitable[None]],
+        *,
+        via: bool = False,
     ) -> "Request":
         """Return a copy of the request as the lane of a site sends it, faster than `dataclasses.replace` does."""
         values: tuple[Any, ...] = (
-            *_BY_STEP(self), True, proxy, block, delay, self.cookies, self.job_secret, on_leave, on_hop
+            *_BY_STEP(self), True, proxy, via, block, delay, self.cookies, self.state, self.job_secret, on_leave, on_hop
         )  # fmt: skip
         return Request(*values)
 
@@ -278,8 +295,8 @@ class Request:
 
 _BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
 """All but the last two, `on_leave` and `on_hop`."""
-_BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-8])
-"""The fields that a step sets: all but the last eight, from `site` on."""
+_BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-10])
+"""The fields that a step sets: all but the last ten, from `site` on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +326,8 @@ class Response:
     """Console errors of a rendered page."""
     screenshot: bytes | None = None
     pdf: bytes | None = None
+    state: Secret | None = None
+    """Cookies and storage of a session after the visit. The fetcher keeps it; no step gets it."""
     captured: tuple[CapturedJson, ...] = ()
     """JSON that the page's scripts fetched, in their order, if the script of the visit has `CaptureJson`."""
     blob: str | None = None

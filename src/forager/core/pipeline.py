@@ -167,6 +167,8 @@ class Lane:
     """… and how long each of them rests between two requests to this lane: the limit per (domain, proxy)."""
     block: frozenset[str] = frozenset()
     """Resources that a browser does not load here: image, font, media, stylesheet."""
+    via: bool = False
+    """True if requests are sent through the unblocking service that the operator pays for."""
     queue: str | None = None
     """The queue that the lane belongs to: a worker can serve some queues only. None: the ledger's default. The lane of
     a site that several pipelines use belongs to the queue of the one that used it first."""

@@ -98,6 +98,9 @@ class Rules(BaseModel):
         description="Types of content that a browser does not load.",
         examples=[["image", "font", "media"]],
     )
+    via: StrictBool | None = Field(
+        None, description="Send requests through the unblocking service, which costs money.", examples=[True]
+    )
 
     @field_validator("max_delay_ms")
     @classmethod

@@ -1,8 +1,9 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log of every request.
 
 Serper's places API, Google Business Profile, Apify with a listings site, a shop, web sites to be polite to, a
-receiver of webhooks, a backend that keeps logins, a language model. They start inside `demo` and tests; the APIs also
-alone (`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
+receiver of webhooks, a backend that keeps logins, a language model, an unblocking service. They start inside `demo` and
+tests; the APIs also alone (`python -m forager.sandbox`). Never used against the outside: they listen on the loopback
+address only.
 """
 
 from forager.sandbox.apify import API_ACTOR, OLD_ACTOR, ApifyConfig, ApifySandbox, RunRule
@@ -28,6 +29,7 @@ from forager.sandbox.scrape_pages import SiteAnswer
 from forager.sandbox.server import SerperSandbox, serve
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 from forager.sandbox.site import Outage, SandboxSite, SiteVisit, most_in_flight, most_starts
+from forager.sandbox.unblocker import SimulatedUnblocker
 from forager.sandbox.upstream import Upstream
 from forager.sandbox.world import FULL_DENSITY, MIXED_DENSITY, Band, World
 
@@ -65,6 +67,7 @@ __all__ = [
     "ShopSandbox",
     "SimulatedListing",
     "SimulatedModel",
+    "SimulatedUnblocker",
     "SiteAnswer",
     "SiteVisit",
     "Tenant",

@@ -4,8 +4,9 @@
 pipeline depends only on this module.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Protocol, TypedDict, Unpack
 from uuid import UUID
 
@@ -227,6 +228,11 @@ class Service(Protocol):
 
     def lane_for(self, name: str) -> Lane:
         """The politeness in force for a host or a lane: rate, concurrency, pauses."""
+        ...
+
+    def via_cost(self, hosts: Iterable[str]) -> Decimal:
+        """Return the price in USD of one request to each of these hosts: nothing, unless its lane goes through the
+        unblocking service."""
         ...
 
     def search_index(self, record: type[Record]) -> TextIndex:

@@ -5,6 +5,7 @@ setting never changes after it is loaded, and an error never shows the value of 
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -41,6 +42,7 @@ _engine = partial(setting, group="Engine and egress")
 _celery = partial(setting, group="Celery")
 _polite = partial(setting, group="Politeness")
 _proxies = partial(setting, group="Proxies")
+_via = partial(setting, group="Unblocking service")
 _browser = partial(setting, group="Browsers")
 _credentials = partial(setting, group="Credentials")
 _AGE: dict[str, Any] = {"ge": 0, "le": 36_500}
@@ -249,6 +251,27 @@ class Settings(BaseSettings):
         ge=1,
         le=86_400,
     )
+    via_url: SecretStr | None = _via(
+        None,
+        "Address of the unblocking service, with {url} for the page and {key} for its key:"
+        " https://api.service.example/v1/?key={key}&url={url}.",
+        common=True,
+    )
+    via_api_key: SecretStr | None = _via(
+        None, "Its key. Without {key} in the address, it is sent as a bearer token.", common=True
+    )
+    via_price: Decimal | None = _via(None, "Price of a request in USD.", ge=0, le=100, common=True)
+    via_max_usd_day: Decimal | None = _via(
+        None, "Maximum USD for the service in a UTC day. One of the two caps is required.", ge=0, le=10**6, common=True
+    )
+    via_max_usd_month: Decimal | None = _via(
+        None, "Maximum USD for the service in a UTC month.", ge=0, le=10**6, common=True
+    )
+    via_cost_header: HeaderText | None = _via(
+        None, "Header of its answers with the number of requests that one counts as; without it, one."
+    )
+    via_timeout_seconds: float = _via(60.0, "Time limit of one request to it.", gt=0, le=300)
+
     proxy_domain_cooldown_seconds: float = _proxies(
         30.0,
         "Minimum time between two requests of a proxy to a site, unless a policy sets another.",

@@ -374,7 +374,7 @@ class LaneFetch:
         if not policy.site:
             return request.telling(way.left)
         block, delay = policy.block | request.block, policy.delay or (0.0, 0.0)
-        return request.to_site(proxy, block, delay, way.left, way.hop)
+        return request.to_site(proxy, block, delay, way.left, way.hop, via=policy.via)
 
     async def obey_robots(self, lane: LaneRun, url: str) -> None:
         if self.around.resources.robots is None:
@@ -509,6 +509,8 @@ class _Way:
                 raise MustSnooze(
                     AT_ONCE, f"{lane.name} is reached through a proxy: the redirect is followed through it."
                 )
+            if lane.policy.via and self._can_resume():
+                raise MustSnooze(AT_ONCE, f"{lane.name} is reached through the unblocking service.")
             await self.enter(lane, LONGEST_TAIL)
         except MustSnooze:
             if self._can_resume():
@@ -579,7 +581,7 @@ class _Way:
 
     def _choose_proxy(self, lane: LaneRun) -> int | None:
         proxies = self._fetch.around.resources.proxies
-        if proxies is None or not lane.policy.proxied:
+        if proxies is None or lane.policy.via or not lane.policy.proxied:
             return None
         proxy, rest = proxies.choose(lane.proxy_rests)
         if rest > 0:

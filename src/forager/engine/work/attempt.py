@@ -9,6 +9,7 @@ import structlog
 
 from forager.core.clock import Clock, TimeLimit
 from forager.core.errors import (
+    Capped,
     Disallowed,
     Evidence,
     ForagerError,
@@ -31,6 +32,7 @@ from forager.engine.lanes.fetch import LaneFetch, MustSnooze, TooLate, not_due
 from forager.engine.lanes.lane import LaneRun
 from forager.engine.waits import (
     AFTER_OTHERS,
+    LONGEST_CAP_REST,
     LONGEST_WAIT_INSIDE,
     PATIENCE,
     POOL_WAIT,
@@ -234,6 +236,9 @@ async def _attempt(
         return _put_back(lease, fetch, TooLate.__doc__)
     except Disallowed as refusal:
         return Settlement(lease, TaskState.SKIPPED, **_told_of(refusal))
+    except Capped as capped_by:  # not in vain: the period of a cap always ends
+        wait = spread(min(capped_by.wait, LONGEST_CAP_REST), random)
+        return _put_back(lease, fetch, capped_by.message, wait, None, capped_by.reason, capped_by.error_type)
     except Short as short:
         wait = spread(POOL_WAIT if isinstance(short, PoolExhausted) else SHORT_WAIT, random)
         return _put_back(lease, fetch, short.message, wait, patience, short.reason, short.error_type)

@@ -94,8 +94,11 @@ class BrowserFetcher:
         async def pause() -> None:
             await self._clock.sleep(action_delay(self._random, request.delay))
 
+        # A session is one visitor, who does not change the browser from page to page.
+        named = request.session
+        known = self._fingerprints if named is None else Fingerprints(Random(f"{named.workspace}/{named.name}"))  # noqa: S311
         return Manner(
-            fingerprint=self._fingerprints.next(region),
+            fingerprint=known.next(region),
             navigation_timeout=self._navigation_timeout,
             pause=pause,
             longest_pause=(request.delay or DELAY)[1],

@@ -1,7 +1,8 @@
 """One visit: opens a fresh context in a lent browser, goes through its own passage to one page, and returns the
 rendered page.
 
-Nothing remains: cookies, storage, cache and connections end with the context. A visit never sends a secret, a body or a
+Nothing remains in the browser: cookies, storage, cache and connections end with the context; those of a named session
+are handed back with the page, as a secret. A visit never sends a secret, a body or a
 header of its own, because a browser would repeat them to every host that the page contacts (it restricts the cookies of
 a login to their domain). It never keeps a download, and it has a time limit: its navigation, its script and a moment.
 """
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 from multidict import CIMultiDict
 
 from forager.core.clock import Clock
@@ -36,6 +38,7 @@ from forager.core.http import (
     WaitFor,
     WaitQuiet,
 )
+from forager.core.secret import Secret
 from forager.core.states import ErrorType, Reason
 from forager.fetch.browser.capture import JsonCapture
 from forager.fetch.browser.chromium import ChromiumBrowser, page_crashed, quietly, translated
@@ -523,9 +526,10 @@ class Visit:
                     deadline.reschedule(when + loop.time() - began)
 
     async def _in_context(self) -> Response:
-        context = await self._answers(
-            self._browser.inner.new_context(**_options(self._manner.fingerprint, self._passage))
-        )
+        options = _options(self._manner.fingerprint, self._passage)
+        if self._request.state is not None:
+            options["storage_state"] = orjson.loads(self._request.state.reveal())
+        context = await self._answers(self._browser.inner.new_context(**options))
         try:
             if self._request.cookies:
                 await self._answers(context.add_cookies([_cookie(each) for each in self._request.cookies]))
@@ -544,9 +548,14 @@ class Visit:
                     capture.stop()
             console, now = self._witness.console, self._clock.now()
             read = response_of(page.url, self._intercept.answer, body, console, now)
-            return replace(read, screenshot=taken.screenshot, pdf=taken.pdf, captured=captured)
+            state = await self._state(context) if self._request.session is not None else None
+            return replace(read, screenshot=taken.screenshot, pdf=taken.pdf, captured=captured, state=state)
         finally:
             await self._close(context)
+
+    async def _state(self, context: "BrowserContext") -> Secret:
+        """Return the cookies and the storage with which the visit ends."""
+        return Secret(orjson.dumps(await self._answers(context.storage_state())).decode())
 
     async def _open(self, context: "BrowserContext") -> "tuple[Page, CDPSession]":
         page = await context.new_page()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from aiohttp.client_reqrep import ClientRequest
@@ -24,8 +24,9 @@ from yarl import URL
 
 from forager.core.clock import Clock, standing_still
 from forager.core.errors import Permanent, ProxyFailed, Refused, Transient, Unconfigured
-from forager.core.http import Cookie, Fetch, LoginRef, Request, Response, SecretRef, SignRef
+from forager.core.http import Cookie, Fetch, LoginRef, Request, Response, SecretRef, SessionRef, SignRef
 from forager.core.proxies import ProxyEndpoint
+from forager.core.secret import Secret
 from forager.core.states import Reason
 from forager.fetch.guard import EgressGuard
 from forager.fetch.http.connect import Dialer, guarded_connector, map_errors, open_socket, shown
@@ -378,27 +379,72 @@ async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> 
 Logins = Callable[[LoginRef], Awaitable[tuple[Cookie, ...]]]
 
 
+class PageSessions(Protocol):
+    """Keeps the cookies and the storage of named sessions from one visit to the next."""
+
+    async def load(self, session: SessionRef) -> Secret | None:
+        """Return the state of a session; None for a new one."""
+        ...
+
+    async def save(self, session: SessionRef, state: Secret) -> None: ...
+
+
 class Fetcher:
     """Implements `core.http.Fetch` over both. `auto` must never arrive here, because each of its two requests counts
     separately.
 
-    `logins` looks up a login; without it, every page is requested anonymously.
+    `logins` looks up a login; without it, every page is requested anonymously. `sessions` keeps named sessions, and
+    `via` sends what the lane wants to be sent through the unblocking service.
     """
 
-    def __init__(self, http: Fetch, browser: Fetch, logins: Logins | None = None) -> None:
+    def __init__(
+        self,
+        http: Fetch,
+        browser: Fetch,
+        logins: Logins | None = None,
+        sessions: PageSessions | None = None,
+        via: Fetch | None = None,
+    ) -> None:
         self._http = http
         self._browser = browser
         self._logins = logins
+        self._sessions = sessions
+        self._via = via
+        self._turns: dict[SessionRef, asyncio.Lock] = {}
 
     async def __call__(self, request: Request) -> Response:
+        if request.via and self._via is not None:
+            return await self._via(request)
         if request.login is not None and self._logins is not None:
             request = replace(request, cookies=await self._logins(request.login))
         match request.render:
             case "http":
                 return await self._http(request)
+            case "browser" if request.session is not None:
+                return await self._in_session(request, request.session)
             case "browser":
                 return await self._browser(request)
             case "auto":
                 raise ValueError(
                     "`auto` is two requests, http and then browser: the caller must send each of them itself."
                 )
+
+    async def _in_session(self, request: Request, session: SessionRef) -> Response:
+        """Visit a page with the state of a session, and keep the state that it ends with.
+
+        Visits of one session come one after another in a process: of two at once, the later end would undo what the
+        other has kept.
+        """
+        if self._sessions is None:
+            raise Unconfigured("This worker has no store of sessions.")
+        turn = self._turns.setdefault(session, asyncio.Lock())
+        try:
+            async with turn:
+                state = await self._sessions.load(session)
+                response = await self._browser(replace(request, state=state))
+                if response.state is not None:
+                    await self._sessions.save(session, response.state)
+                return replace(response, state=None)
+        finally:
+            if not turn.locked():
+                self._turns.pop(session, None)

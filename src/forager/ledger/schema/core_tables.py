@@ -192,6 +192,28 @@ vault = Table(
     Column("sealed", Text, nullable=False, comment="encrypted"),
 )
 
+via_spending = Table(
+    "via_spending",
+    metadata,
+    Column("month", Integer, primary_key=True, autoincrement=False, comment="as 202603"),
+    Column("day", Integer, nullable=False, comment="the last one with a request, as 20260314"),
+    Column("requests", BigInteger, nullable=False),
+    Column("spent", BigInteger, nullable=False, comment="millionths of a USD"),
+    Column("spent_today", BigInteger, nullable=False, comment="of that on the last day"),
+)
+
+page_sessions = Table(
+    "page_sessions",
+    metadata,
+    Column("workspace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("hosts", Text, nullable=False, comment="JSON list"),
+    Column("cookies", Integer, nullable=False),
+    Column("visits", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger, nullable=False),
+)
+
 idempotency = Table(
     "idempotency",
     metadata,

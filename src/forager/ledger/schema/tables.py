@@ -133,6 +133,7 @@ domains = Table(
     Column("crawl_frequency", BigInteger, comment="seconds between two crawls of a page; NULL: the general default"),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("via", Boolean, comment="requests go through the unblocking service"),
     Index("ix_domains_updated_at", "updated_at"),
 )
 

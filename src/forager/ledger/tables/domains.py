@@ -33,6 +33,7 @@ _TYPES = {
     "proxy_cooldown_seconds": "DOUBLE PRECISION",
     "respect_robots_txt": "BOOLEAN",
     "use_proxies": "BOOLEAN",
+    "via": "BOOLEAN",
     "block_resources": "TEXT",
 }
 """SQL types of the values; the others are INTEGER. Without a type, PostgreSQL cannot determine that of a NULL."""
@@ -177,7 +178,7 @@ def _rules(row: Row) -> Rules:
     """Read the rules of a row. They were checked when written; a row that was damaged by hand must not stop the others'
     rules."""
     values = {name: row[name] for name in RULE_COLUMNS if name in FIELDS and row[name] is not None}
-    for flag in ("respect_robots_txt", "use_proxies"):
+    for flag in ("respect_robots_txt", "use_proxies", "via"):
         if flag in values:
             values[flag] = bool(values[flag])
     if "block_resources" in values:

@@ -26,13 +26,14 @@ class ScrapePlan(BaseModel):
                     "expected_usd": "0.0222",
                     "worst_usd": "0.264",
                     "max_usd": "0.50",
+                    "via_usd": "0",
                     "warning": None,
                 }
             ]
         },
     )
 
-    pages: int = Field(description="Pages to fetch, which cost nothing.")
+    pages: int = Field(description="Pages to fetch.")
     described_pages: int = Field(description="Pages with fields that a language model may be asked for.")
     model: str | None = Field(description="The configured model; null if none is needed.")
     price_in_usd: Decimal | None = Field(description="Price of a million input tokens.")
@@ -42,10 +43,14 @@ class ScrapePlan(BaseModel):
         description="Maximum cost: two calls for every page, each as long as the settings allow; never above max_usd."
     )
     max_usd: Decimal | None = Field(description="The budget of the job.")
+    via_usd: Decimal = Field(
+        description="Price of one request for each page whose site is reached through the unblocking service. It counts"
+        " towards the caps of the service, not towards max_usd."
+    )
     warning: str | None = Field(description="Why the budget may not be what was meant.")
 
 
-def estimate(job: ScrapeJob, model: LanguageModel | None) -> ScrapePlan:
+def estimate(job: ScrapeJob, model: LanguageModel | None, via_usd: Decimal = Decimal(0)) -> ScrapePlan:
     """Return the price of a job whose schemas are complete. Pages that were asked about before cost less: stored
     answers are free, which is not known before a page is fetched."""
     described = sum(
@@ -64,6 +69,7 @@ def estimate(job: ScrapeJob, model: LanguageModel | None) -> ScrapePlan:
         expected_usd=expected if budget is None else min(expected, budget),
         worst_usd=worst if budget is None else min(worst, budget),
         max_usd=budget,
+        via_usd=via_usd,
         warning=_warning(budget, asked, expected),
     )
 

@@ -75,6 +75,7 @@ WebUrl = Annotated[
     WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^[a-z][a-z0-9_]*$")]
+SessionName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 Format = Literal["markdown", "html", "text", "screenshot", "links", "pdf", "captured"]
@@ -180,6 +181,12 @@ class Target(BaseModel):
         description="With captured among the formats: which JSON of the page's scripts.",
         examples=[{"match": "/api/"}],
     )
+    session: SessionName | None = Field(
+        default=None,
+        description="Visit the page with a browser in the session of this name: it has the cookies and the storage of "
+        "the visit before, and those that it ends with are kept for the next one, sealed.",
+        examples=["shop"],
+    )
     _stored: dict[str, str] | None = PrivateAttr(default=None)
     """The `blob:` URLs of stored pages that answer this target, by address. Filled in when the job is created."""
 
@@ -221,6 +228,10 @@ class Target(BaseModel):
             if self.render == "http":
                 raise ValueError("actions are done by a browser; set render to browser or auto")
             checked_actions(self.actions)
+        if self.session is not None and self.render == "http":
+            raise ValueError("a session is one of a browser; set render to browser or auto")
+        if self.session is not None and self.max_age is not None:
+            raise ValueError("a page of a session is always fetched and never stored; leave out max_age")
         return self
 
     @property
@@ -408,6 +419,8 @@ def _wrong_described(
     if no_model:
         yield field, no_model
     base = target.page_schema.base if isinstance(target.page_schema, PageSchema) else None
+    if target.session is not None:
+        yield field, "pages of a session are not sent to a model; give it a selector, or leave out the session"
     if base is not None and base in extractors and extractors[base].credentials:
         yield field, f"pages of {base} are requested with a login, and are not sent to a model; give it a selector"
 
@@ -455,6 +468,7 @@ class ScrapeTask(Task):
     page_schema: dict[str, Any] | None = None
     markdown: MarkdownOptions | None = None
     depth: PageDepth | None = None
+    session: str | None = None
     keep: bool = False
     """Store the pages that are read, so that they can answer a later request."""
     stored: dict[str, str] | None = None
@@ -524,6 +538,7 @@ def plan_targets(targets: Iterable[BatchTarget], first: int, digits: int) -> Ite
             markdown=target.markdown,
             page_schema=target.page_schema.as_json() if isinstance(target.page_schema, PageSchema) else None,
             depth=target.depth,
+            session=target.session,
             keep=target.max_age is not None and target.actions is None,
             stored=target.stored,
             digits=digits,

@@ -27,7 +27,7 @@ from forager.core.errors import (
     unknown_names_are_final,
 )
 from forager.core.hosts import host_of
-from forager.core.http import Action, Fetch, LoginRef, Render, Request, Response, Screenshot
+from forager.core.http import Action, Fetch, LoginRef, Render, Request, Response, Screenshot, SessionRef
 from forager.core.outcome import Done, Outcome
 from forager.core.reading import ReadError, parse
 from forager.core.states import ErrorType, Reason
@@ -239,7 +239,8 @@ class Scraper:
         visit = _Visit(
             task, extractor, fetch, login, min(self.navigation, self.timeout), self.timeout, described.keys()
         )
-        async with final_failures(kept=login is None or self.keep_logged_in):
+        private = login is not None or task.session is not None
+        async with final_failures(kept=not private or self.keep_logged_in):
             reading = await visit.first()
             if task.page_schema is None:
                 await visit.further(reading)
@@ -284,7 +285,8 @@ class _Visit:
 
     @property
     def needs_browser(self) -> bool:
-        return bool(OF_BROWSER & set(self.task.requested_fields or ())) or bool(self.task.depth)
+        in_session = self.task.session is not None
+        return in_session or bool(OF_BROWSER & set(self.task.requested_fields or ())) or bool(self.task.depth)
 
     async def first(self) -> Reading:
         response = await self._page(self.task.target_url, "browser" if self.needs_browser else self.task.render)
@@ -352,6 +354,10 @@ class _Visit:
         taken = tuple(taken_of_page(depth, wanted)) or (Screenshot(if_wrong=True),)
         return (*before_visit(depth, wanted), *self.extractor.script, *on_page(depth), *taken)
 
+    def _session(self, render: Render) -> SessionRef | None:
+        name = self.task.session
+        return SessionRef(self.task.workspace_id, name) if name is not None and render == "browser" else None
+
     async def _page(self, url: str, render: Render) -> Response:
         if (stored := await self._stored(url, render)) is not None:
             return await self._as_html(stored)
@@ -364,6 +370,7 @@ class _Visit:
             render=render,
             script=script,
             login=self.login,
+            session=self._session(render),
             keep=bool(self.described) or (self.task.keep and self.login is None),
             enough=self._has_everything if render == "auto" else None,
         )

@@ -8,6 +8,7 @@ import structlog
 from pydantic import SecretStr
 
 from forager.core.errors import StoreError
+from forager.core.hosts import host_of
 from forager.core.pipeline import Pipeline, StepFunction
 from forager.core.schedules import Charge
 from forager.pipelines.scrape import pipeline
@@ -131,8 +132,10 @@ async def complete(service: Service, job: Any) -> Any:
 
 
 async def price(service: Service, job: ScrapeJob) -> ScrapePlan:
-    """Return what a job costs at most, and probably. Only described fields cost money. Sends and spends nothing."""
-    return estimate(await with_schemas(service, job), model_of(service.settings.of(ScrapeSettings)))
+    """Return what a job costs at most, and probably: described fields and the unblocking service cost money. Sends and
+    spends nothing."""
+    via = service.via_cost(host_of(each.target_url) for each in job.targets)
+    return estimate(await with_schemas(service, job), model_of(service.settings.of(ScrapeSettings)), via)
 
 
 async def charge(service: Service, job: ScrapeJob) -> Charge | None:

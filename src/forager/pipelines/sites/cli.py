@@ -299,6 +299,7 @@ def show_plan(planned: Any, *, as_json: bool) -> None:
         ("time for known", time),
         ("time at most", render.duration(planned["at_most_seconds"])),
         ("robots.txt", "obeyed" if planned["robots"] else "not obeyed"),
+        ("unblocking service", f"at most {render.money(via)}" if (via := float(planned["via_usd"])) else None),
     ]
     render.out().print(render.facts(facts))
     render.notes().print("Nothing was fetched.", markup=False)

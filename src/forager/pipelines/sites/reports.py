@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -99,6 +100,7 @@ class SitePlan(BaseModel):
                     "seconds": 420.0,
                     "at_most_seconds": 1000.0,
                     "robots": True,
+                    "via_usd": "0",
                 }
             ]
         }
@@ -111,6 +113,9 @@ class SitePlan(BaseModel):
     seconds: float | None = Field(description="For the known addresses, within the limit; null: unknown.")
     at_most_seconds: float = Field(description="For as many pages as the limit allows.")
     robots: bool = Field(description="True if robots.txt is obeyed.")
+    via_usd: Decimal = Field(
+        description="Price of `at_most` requests if the site is reached through the unblocking service; otherwise 0."
+    )
 
 
 async def plan_crawl(service: Service, job: SiteJob) -> SitePlan:
@@ -132,6 +137,7 @@ async def plan_crawl(service: Service, job: SiteJob) -> SitePlan:
         seconds=round(min(known, most) * pace, 1) if known else None,
         at_most_seconds=round(most * pace, 1),
         robots=lane.robots,
+        via_usd=service.via_cost([job.site]) * job.most,
     )
 
 

@@ -108,7 +108,7 @@ def _mean_gap(floor: float, low: float, high: float) -> float:
 _RATE = ("tokens_per_interval", "interval_seconds")
 _LESS = ("max_concurrent_requests",)
 _MORE = ("min_delay_ms", "max_delay_ms", "crawl_delay_seconds", "proxy_cooldown_seconds")
-_EITHER = ("respect_robots_txt", "use_proxies")
+_EITHER = ("respect_robots_txt", "use_proxies", "via")
 
 
 def slower_said(one: Mapping[str, Said], other: Mapping[str, Said]) -> dict[str, Said]:
@@ -145,6 +145,7 @@ def slower(one: Lane, other: Lane) -> Lane:
         proxied=one.proxied or other.proxied,
         proxy_rest=max(one.proxy_rest, other.proxy_rest),
         block=one.block & other.block,
+        via=one.via or other.via,
     )
 
 
@@ -250,6 +251,7 @@ def ground(*, tokens: float = 2.0, interval: float = 10.0, concurrency: int = 5,
         use_proxies=True,
         proxy_cooldown_seconds=proxy_rest,
         block_resources=(),
+        via=False,
     )
 
 
@@ -311,6 +313,7 @@ class Politeness:
             proxied=value["use_proxies"],
             proxy_rest=value["proxy_cooldown_seconds"],
             block=frozenset(value["block_resources"]),
+            via=value["via"],
         )
 
     def said(self, name: str, used_by: Collection[str] | None = None) -> dict[str, Said]:
@@ -426,6 +429,7 @@ def rules_of(lane: Lane) -> Rules:
         use_proxies=lane.proxied or None,
         proxy_cooldown_seconds=lane.proxy_rest if lane.proxied or lane.proxy_rest else None,
         block_resources=tuple(name for name in RESOURCES if name in lane.block) or None,
+        via=lane.via or None,
     )
 
 

@@ -35,6 +35,10 @@ Element = Annotated[
 Match = Annotated[
     str | None, typer.Option("--match", metavar="TEXT", help="Only JSON from URLs that contain this (--as captured).")
 ]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", metavar="NAME", help="Keep cookies and storage under this name from visit to visit."),
+]
 _FORMS = {
     "click": ("selector",),
     "type": ("selector", "text"),
@@ -57,6 +61,7 @@ def depth_options(
     full_page: bool,
     element: str | None,
     match: str | None,
+    session: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a request for the options that were given. Raises `Rejected` with the option."""
     given: dict[str, Any] = {}
@@ -73,6 +78,8 @@ def depth_options(
         given["screenshot"] = picture
     if match is not None:
         given["capture"] = {"match": match}
+    if session is not None:
+        given["session"] = session
     return given
 
 

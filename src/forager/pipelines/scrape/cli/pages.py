@@ -22,6 +22,7 @@ from forager.pipelines.scrape.cli.depth import (
     FullPage,
     Match,
     MaxAge,
+    Session,
     depth_options,
     seconds_of,
 )
@@ -306,6 +307,7 @@ def page(
     full_page: FullPage = False,
     element: Element = None,
     match: Match = None,
+    session: Session = None,
     extractor: Annotated[
         Path | None,
         typer.Option("--extractor", dir_okay=False, help="Python file with an extractor of your own for this page."),
@@ -325,7 +327,9 @@ def page(
     if len(urls) > 1:
         if extractor:
             raise Rejected("--extractor is for one page. Install it in `FORAGER_EXTRACTOR_FILES` for several.")
-        more = depth_options(max_age, action, actions, full_page=full_page, element=element, match=match)
+        more = depth_options(
+            max_age, action, actions, full_page=full_page, element=element, match=match, session=session
+        )
         with _listed(urls, {**more, **({"requested_fields": names} if names else {})}) as file:
             batch(
                 context,
@@ -359,7 +363,7 @@ def page(
         **({} if schema is None else {"page_schema": schema_of(schema)}),
         **({} if max_usd is None else {"max_usd": budget_of(max_usd)}),
         **markdown_options(links, no_images=no_images, max_tokens=max_tokens, front_matter=front_matter),
-        **depth_options(max_age, action, actions, full_page=full_page, element=element, match=match),
+        **depth_options(max_age, action, actions, full_page=full_page, element=element, match=match, session=session),
     }
     if names:
         target["requested_fields"] = names
