@@ -25,6 +25,8 @@ from forager.sdk.expressions import BadExpression, Expression, FieldType, compil
 from forager.sdk.queries import insert_row, last_change, read_rows, states_before
 
 JOB = "job"
+WATCHED = "watched_page"
+"""The record of a watch. What differs from the look before is in its field `difference`."""
 JOB_FIELDS: Mapping[str, FieldType] = {
     "state": FieldType("text"),
     **{name: FieldType("number") for name in ("completed", "failed", "skipped", "cancelled", "records")},
@@ -132,7 +134,9 @@ def fires(rule: AlertRule, condition: Expression | None, change: Change, old: Ma
     now = flat(change.body)
     if now is None:
         return False
-    if condition is None:  # the first sight of a page is no change of it
+    if condition is None and change.kind == WATCHED:  # the first sight of a page is no change of it
+        return change.op == "changed" and bool(now.get("difference"))
+    if condition is None:
         return change.op == "changed" if rule.subject is not None else change.op in ("new", "changed")
     about_change = "change." in condition.text
     if change.op == "gone" and not about_change:

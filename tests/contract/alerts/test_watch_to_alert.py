@@ -9,12 +9,15 @@ import pytest
 
 from forager.core.http import Fetch, Request, Response, Screenshot
 from forager.core.outcome import Done, Drop, Snooze
+from forager.core.task import Plan
 from forager.pipelines.alerts.app_steps import AlertSteps
-from forager.pipelines.alerts.pipeline import SendAlerts
+from forager.pipelines.alerts.channels import MOST_JOINED
+from forager.pipelines.alerts.pipeline import SendAlerts, standing_job
 from forager.pipelines.watches.app_steps import WatchSteps
 from forager.pipelines.watches.observe import NOISY
 from forager.pipelines.watches.pipeline import CheckPage
 from forager.pipelines.watches.records import WatchedPage
+from forager.pipelines.watches.wiring import check_forgotten
 from tests.support.watched import Watched
 
 PRICE = {"fields": {"price": {"type": "number", "css": ".price"}}}
@@ -212,7 +215,7 @@ async def test_rules_about_forager_itself_fire_for_dead_letters(watched: Watched
     await watched.add("/rules", rule)
     await watched.add("/watches", {"url": watched.site.url("/missing"), "name": "gone"})
     await watched.settle()
-    assert (await watched.get("/watches/gone"))["state"] in ("failing", "new")
+    assert (await watched.get("/watches/gone"))["state"] == "failing"
     assert await look(watched.app) is True
     await watched.settle(alerts=1)
     assert watched.site.got[0]["title"] == "dead: watches"
@@ -273,3 +276,96 @@ async def test_limits_hold_at_and_past_them(watched: Watched) -> None:
     await watched.add("/watches", {"url": watched.site.url("/x"), "every": 60, "name": "n" * 100})
     assert "name" in await watched.wrong("/watches", {"url": watched.site.url("/x"), "name": "n" * 101})
     assert "already" in await watched.wrong("/watches", {"url": watched.site.url("/x"), "name": "n" * 100})
+
+
+async def test_a_page_whose_first_check_fails_shows_why_and_is_checked_again(both: Watched) -> None:
+    await both.add("/watches", {"url": both.site.url("/late"), "name": "late", "every": "1m"})
+    await both.settle()
+    seen = await both.get("/watches/late")
+    assert (seen["state"], seen["error"]) == ("failing", "The page is gone (404).")
+    assert await check_forgotten(both.app) == 0, "its time has not come"
+    await back_by(both, "late", 61)
+    both.site.pages["/late"] = "<html><p>There it is, at last.</p></html>"
+    assert await check_forgotten(both.app) == 1
+    assert await check_forgotten(both.app) == 0, "once"
+    await both.settle()
+    seen = await both.get("/watches/late")
+    assert (seen["state"], seen["error"], seen["checks"]) == ("works", None, 1)
+    assert seen["next_check_at"] is not None
+    await back_by(both, "late", 3_600)
+    assert await check_forgotten(both.app) == 0, "its record has the time of the next check"
+
+
+async def test_a_watch_whose_process_died_before_its_check_was_created_is_checked(both: Watched) -> None:
+    both.site.pages["/p"] = "<html><p>A page with a few words.</p></html>"
+    await both.add("/watches", {"url": both.site.url("/p"), "name": "p"})
+    await both.app.database.write("UPDATE page_watches SET job = NULL")  # as after a kill between the two statements
+    assert await check_forgotten(both.app) == 0, "it may be created this moment"
+    await back_by(both, "p", 31)
+    assert await check_forgotten(both.app) == 1
+    await both.settle()
+    assert (await both.get("/watches/p"))["checks"] >= 1
+    await both.add("/watches/p/pause", {})
+    await both.app.database.write("UPDATE page_watches SET job = NULL, asked_at = 1")
+    assert await check_forgotten(both.app) == 0, "it is paused"
+
+
+async def back_by(watched: Watched, name: str, seconds: int) -> None:
+    """Let all that was noted about the last check of a watch be older."""
+    await watched.app.database.write(
+        "UPDATE page_watches SET asked_at = asked_at - :ms, failed_at = failed_at - :ms WHERE name = :name",
+        {"ms": seconds * 1000, "name": name},
+    )
+
+
+async def test_a_new_watch_is_not_compared_with_what_a_removed_one_of_its_name_has_seen(watched: Watched) -> None:
+    await watched.add("/channels", {"name": "team", "url": watched.site.hook})
+    watched.site.pages |= {"/a": "<html><p>Roses are red.</p></html>", "/b": "<html><p>Violets are blue.</p></html>"}
+    await watched.add("/watches", {"url": watched.site.url("/a"), "name": "w", "notify": ["team"]})
+    await watched.settle()
+    await watched.client.delete("/api/v1/watches/w")
+    await watched.add("/watches", {"url": watched.site.url("/b"), "name": "w", "notify": ["team"]})
+    assert (await watched.get("/watches/w"))["state"] == "new", "it has seen nothing itself"
+    await watched.settle()
+    seen = await watched.get("/watches/w")
+    assert (seen["text"], seen["summary"], seen["checks"]) == ("Violets are blue.", None, 1)
+    assert watched.site.got == [], "the first sight of a page is no change of it"
+    watched.site.pages["/b"] = "<html><p>Violets are violet.</p></html>"
+    assert "violet" in (await watched.check("w", alerts=1))["summary"]
+
+
+async def test_a_digest_of_more_alerts_than_one_message_covers_leaves_none_behind(watched: Watched) -> None:
+    await watched.add("/channels", {"name": "team", "url": watched.site.hook, "digest": "1h"})
+    due = 3_600_000
+    rows = [
+        f"('r_{n}', 'team', 'r', {n}, 'product', 'k', 'title {n}', 'body', 1, {due})" for n in range(MOST_JOINED + 5)
+    ]
+    await watched.app.database.write(
+        "INSERT INTO fired_alerts (alert, channel, rule, change, record_kind, record_key, title, body, at, slot)"
+        f" VALUES {', '.join(rows)}"
+    )
+    await watched.app.ledger.append(standing_job("team"), [Plan(SendAlerts(channel="team", slot=due))])
+    await watched.settle(alerts=2)
+    assert [message["title"] for message in watched.site.got] == ["1,000 alerts from Forager", "5 alerts from Forager"]
+    left = await watched.app.database.fetch("SELECT count(*) AS n FROM fired_alerts WHERE delivered_at IS NULL")
+    assert left[0]["n"] == 0
+
+
+async def test_the_limit_of_an_hour_holds_for_a_backlog_and_after_an_outage(watched: Watched) -> None:
+    await watched.add("/channels", {"name": "team", "url": watched.site.hook, "per_hour": 2})
+    for name in "abcde":
+        watched.site.pages[f"/{name}"] = "<html><p class=t>old</p></html>"
+        body = {"url": watched.site.url(f"/{name}"), "name": name, "select": ".t", "notify": ["team"]}
+        await watched.add("/watches", body)
+    await watched.settle()
+    for name in "abcde":
+        watched.site.pages[f"/{name}"] = "<html><p class=t>new</p></html>"
+        await watched.check(name)
+        # as changes of an hour ago, which are delivered only now
+        await watched.app.database.write("UPDATE fired_alerts SET at = at - 7200000")
+    assert len(watched.site.got) == 2
+    late = await AlertSteps(watched.app).send(SendAlerts(channel="team", alert="a_1"), no_fetch)
+    assert isinstance(late, Snooze), "what a failing service has held up waits for the next hour as well"
+    assert 0 < late.wait <= 3_600
+    due = await watched.app.database.fetch("SELECT count(*) AS n FROM fired_alerts WHERE slot IS NOT NULL")
+    assert due[0]["n"] == 3

@@ -43,7 +43,7 @@ async def visit(service: Service, **more: Any) -> str:
 async def test_cookies_and_storage_are_there_at_the_next_visit_of_the_same_session(browsing: Service) -> None:
     assert "storage 1, cookie 1" in await visit(browsing, session="shop")
     assert "storage 2, cookie 2" in await visit(browsing, session="shop")
-    assert "storage 1, cookie 1" in await visit(browsing, render="browser"), "a page without a session remembers nothing"
+    assert "storage 1, cookie 1" in await visit(browsing, render="browser"), "without a session"
     assert "storage 1, cookie 1" in await visit(browsing, session="other")
     assert "storage 1, cookie 1" in await visit(browsing, session="shop", workspace_id="other"), (
         "of its workspace alone"

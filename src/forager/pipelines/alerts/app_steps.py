@@ -7,6 +7,7 @@ so the egress guard looks up and checks the host of a channel right before a mes
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from forager.core.errors import FieldError, Refused, Rejected, Transient, Unconfigured
@@ -17,6 +18,7 @@ from forager.core.record import CLEAR
 from forager.core.secret import Secret
 from forager.core.states import ErrorType
 from forager.core.table import Effect
+from forager.core.task import Plan
 from forager.pipelines.alerts.channels import MOST_JOINED, FiredAlert, NotifyChannel, message_of, quiet_end
 from forager.pipelines.alerts.pipeline import LookAtSystem, SendAlerts
 from forager.pipelines.alerts.records import DeadLetters, SinkState, Spend
@@ -27,6 +29,7 @@ VAULT = "channel"
 LOCAL = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 """Schemes that reach programs of this machine, not people."""
 LONGEST_ERROR = 300
+_SENT = "SELECT count(*) AS n FROM fired_alerts WHERE delivered_at >= :start AND channel = :channel AND slot IS NULL"
 _DEAD = (
     "SELECT j.pipeline, count(*) AS n FROM (SELECT job_id FROM dead_letters WHERE NOT hidden LIMIT 10000) d"
     " JOIN jobs j ON j.id = d.job_id GROUP BY j.pipeline"
@@ -52,18 +55,29 @@ class AlertSteps:
         now = self._service.clock.now()
         if (until := quiet_end(channel, now)) is not None:
             return Snooze((until - now).total_seconds(), f"Quiet hours of {channel.name} until {until:%H:%M} UTC.")
+        if task.alert is not None and channel.per_hour is not None:
+            # Messages that a failing service has held up must not all arrive in the hour in which it is back.
+            hour = now.replace(minute=0, second=0, microsecond=0)
+            values = {"channel": channel.name, "start": round(hour.timestamp() * 1000)}
+            if (await db.fetch(_SENT, values))[0]["n"] >= channel.per_hour:
+                wait = (hour + timedelta(hours=1) - now).total_seconds()
+                return Snooze(wait, f"{channel.name} has had its {channel.per_hour:,} messages of this hour.")
         if task.alert is not None:
-            values: dict[str, Any] = {"channel": task.channel, "alert": task.alert}
-            alerts = await read_rows(db, FiredAlert, "channel = :channel AND alert = :alert", values)
+            one = {"channel": task.channel, "alert": task.alert}
+            alerts = await read_rows(db, FiredAlert, "channel = :channel AND alert = :alert", one)
         else:
-            values = {"channel": task.channel, "slot": task.slot}
+            due = {"channel": task.channel, "slot": task.slot}
             where = "channel = :channel AND slot <= :slot AND delivered_at IS NULL"
-            alerts = await read_rows(db, FiredAlert, where, values, order=f"at, alert LIMIT {MOST_JOINED}")
+            alerts = await read_rows(db, FiredAlert, where, due, order=f"at, alert LIMIT {MOST_JOINED}")
         if not alerts:
             return Done(cost=0)
         await deliver(self._service, channel.name, *message_of(alerts))
         keys = [{"alert": each.alert, "channel": each.channel} for each in alerts]
-        return Done(effects=[Effect(FiredAlert, key, set={"delivered_at": now}) for key in keys], cost=0)
+        more: list[Plan] = []
+        if task.slot is not None and len(alerts) == MOST_JOINED:  # the rest of the slot is another message
+            more.append(Plan(SendAlerts(channel=task.channel, slot=task.slot + 1)))
+        effects = [Effect(FiredAlert, key, set={"delivered_at": now}) for key in keys]
+        return Done(effects=effects, tasks=more, cost=0)
 
     async def look(self, _: LookAtSystem, __: Fetch) -> Outcome:
         """Write the state of sinks, dead letters and money."""

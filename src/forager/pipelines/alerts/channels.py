@@ -58,6 +58,8 @@ class FiredAlert(TableRow):
         Index(("channel", "slot"), where="delivered_at IS NULL"),
         Index(("at", "alert")),
         Index(("rule", "at")),
+        Index(("channel", "stored_at")),
+        Index(("channel", "delivered_at")),
     )
 
     alert: str
@@ -73,6 +75,8 @@ class FiredAlert(TableRow):
     slot: datetime | None = None
     """Due time of the digest that contains the alert; None for a message of its own, sent at once."""
     delivered_at: datetime | None = None
+    stored_at: datetime | None = None
+    """Time at which it was stored, which is later than that of its change if there was a backlog."""
 
 
 def quiet_end(channel: NotifyChannel, now: datetime) -> datetime | None:

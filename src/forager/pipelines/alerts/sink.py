@@ -41,7 +41,7 @@ AT_ONCE = 40
 """Alerts in one statement."""
 HOUR_MS = 3_600_000
 _STORED = "SELECT * FROM fired_alerts WHERE channel = :channel AND alert IN :alerts"
-_THIS_HOUR = "SELECT count(*) AS n FROM fired_alerts WHERE at >= :start AND channel = :channel AND slot IS NULL"
+_THIS_HOUR = "SELECT count(*) AS n FROM fired_alerts WHERE stored_at >= :start AND channel = :channel AND slot IS NULL"
 _CHANNELS = f"""
 SELECT c.name, c.accepted, c.failures, c.failing_since, c.error, c.error_at,
   coalesce(j.queued + j.running, 0) AS waiting
@@ -115,7 +115,7 @@ class NotifySink:
         for each in alerts:
             slot = slot_of(channel, now, sent)
             sent += slot is None
-            timed.append(each.model_copy(update={"slot": slot}))
+            timed.append(each.model_copy(update={"slot": slot, "stored_at": now}))
         for start in range(0, len(timed), AT_ONCE):
             await _insert(self._db, timed[start : start + AT_ONCE])
         rows = await self._db.fetch_by_keys(

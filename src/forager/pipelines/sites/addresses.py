@@ -56,7 +56,7 @@ class Scope:
     def covers(self, url: str) -> bool:
         """Return whether an address is one of the site's hosts."""
         host = host_of(url)
-        return host == self.host or (self.subdomains and _within(host, self.host))
+        return _bare(host) == _bare(self.host) or (self.subdomains and _within(host, self.host))
 
     def refusal(self, url: str, this_year: int) -> str | None:
         """Return why an address in its one spelling is not visited; None if it is."""
@@ -71,6 +71,11 @@ class Scope:
         if _NO_PAGE.search(parts.path):
             return "not_a_page"
         return "trap" if is_endless(parts.path, parts.query, this_year) else None
+
+
+def _bare(host: str) -> str:
+    """Return a host without `www.`: most sites answer at one of the two and redirect from the other."""
+    return host.removeprefix("www.")
 
 
 def _within(host: str, other: str) -> bool:

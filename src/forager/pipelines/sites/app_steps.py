@@ -202,6 +202,10 @@ class SiteSteps:
             response = await fetch(_request(task, stored, running.job))
         if response.status == 304:
             return _unchanged(task, running, response, stored)
+        is_first = task.depth == 0 and not task.again
+        if response.status in GONE and is_first and not running.known_before:
+            message = f"{place_of(response)} is not there ({response.status}). Correct the address."
+            raise Permanent(message, cost=1, facts=facts_of(response), reason=NOT_FOUND, error_type=ErrorType.HTTP)
         if response.status in GONE:
             page = SitePage(url_hash=task.key(), url=task.url, site=running.job.site)
             gone = Gone(page, NOT_FOUND, {"status": response.status})
@@ -210,8 +214,17 @@ class SiteSteps:
         running.bytes += len(response.body)
         url = task.url if response.url == task.url else one_address(response.url)
         if url is None or (url != task.url and running.scope.refusal(url, running.year) in (OUTSIDE, "excluded")):
+            if is_first:
+                message = f"{task.url} redirects to {url or 'an unusable address'}, which is not part of the crawl."
+                message += " Crawl that address instead, or widen the crawl (--subdomains, --include)."
+                raise Permanent(message, cost=1, facts=facts_of(response), reason=OUTSIDE, error_type=ErrorType.HTTP)
             return Drop(OUTSIDE, "It redirects to a page that is not part of the crawl.")
         if not is_page(response):
+            if is_first:
+                message = f"{place_of(response)} is a file, not a web page. To read it: forager scrape URL"
+                raise Permanent(
+                    message, cost=1, facts=facts_of(response), reason=NOT_A_PAGE, error_type=ErrorType.PARSE
+                )
             return Drop(NOT_A_PAGE, "It is not a web page.")
         if url != task.url and not task.again and not running.frontier.hand_over([url], task.url):
             # Another page has led there already: it has a task of its own.

@@ -32,8 +32,8 @@ from forager.core.table import Effect
 from forager.extract.schemas.spec import Css, PageSchema
 from forager.extract.text.urls import canonical_url, url_hash
 from forager.pipelines.watches.observe import Ignored
-from forager.pipelines.watches.pipeline import NAME
 from forager.pipelines.watches.records import PageWatch, WatchedPage
+from forager.pipelines.watches.wiring import start_check
 from forager.sdk.alert_rules import AlertRule, add_rule, checked, kinds_of, rules_of, wrong
 from forager.sdk.expressions import LONGEST
 from forager.sdk.http.envelope import Envelope, ResultPage, answer, page
@@ -217,8 +217,8 @@ def _add_rows(router: Router, service: Service) -> None:
             raise Conflict(f"There is a watch {name!r} already. Remove it first, or choose another name with `name`.")
         if rule is not None:
             await add_rule(db, rule, kinds_of(service.pipelines))
-        await insert_row(db, _row(name, body, schema))
-        await service.submit(NAME, {"watch": name})
+        await insert_row(db, _row(name, body, schema).model_copy(update={"asked_at": service.clock.now()}))
+        await start_check(service, name)
         return answer(request, await _one(service, name), status=201)
 
     @router.get(
@@ -273,14 +273,14 @@ def _add_steering(router: Router, service: Service) -> None:
         """Returns as soon as the job is stored."""
         if (await _one(service, name)).state == "paused":
             raise Conflict(f"The watch {name!r} is paused. Resume it first.")
-        made = await service.submit(NAME, {"watch": name})
-        return answer(request, {"job_id": made.job, "watch": name}, status=202)
+        return answer(request, {"job_id": await start_check(service, name), "watch": name}, status=202)
 
     async def switched(request: Request, name: str, *, paused: bool) -> Response:
         await _one(service, name)
-        await change_row(db, Effect(PageWatch, {"name": name}, set={"paused": paused}))
+        wanted = {} if paused else {"asked_at": service.clock.now(), "job": None}
+        await change_row(db, Effect(PageWatch, {"name": name}, set={"paused": paused, **wanted}))
         if not paused:
-            await service.submit(NAME, {"watch": name})
+            await start_check(service, name)
         return answer(request, await _one(service, name))
 
     @router.post(
@@ -367,9 +367,12 @@ def _rule(name: str, body: WatchBody, schema: PageSchema | None) -> AlertRule | 
 
 _ALL = """
 SELECT w.name, w.url, w.mode, w.selector, w.page_schema, w.every, w.render, w.screenshots, w.ignored, w.paused,
-  w.created_at, p.title, p.text, p.fields, p.summary, p.error, p.noise, p.checks, p.checked_at, p.failed_at, p.version,
-  p.changed_at, p.next_check_at, p.screenshot, p.screenshot_before
-FROM page_watches w LEFT JOIN watched_pages p ON p.watch = w.name
+  w.created_at, p.title, p.text, p.fields, p.summary, p.noise, p.checks, p.checked_at, p.version, p.changed_at,
+  p.next_check_at, p.screenshot, p.screenshot_before,
+  CASE WHEN p.watch IS NULL THEN w.error ELSE p.error END AS error,
+  CASE WHEN p.watch IS NULL THEN w.failed_at ELSE p.failed_at END AS failed_at
+FROM page_watches w LEFT JOIN watched_pages p
+  ON p.watch = w.name AND coalesce(p.checked_at, p.failed_at) >= coalesce(w.created_at, 0)
 """
 
 

@@ -26,12 +26,12 @@ from forager.pipelines.watches.observe import (
 )
 from forager.pipelines.watches.pipeline import PAUSED, REMOVED, TIMEOUT, CheckPage
 from forager.pipelines.watches.records import PageWatch, WatchedPage
-from forager.sdk.queries import loads, one_row
+from forager.sdk.queries import at, loads, one_row
 from forager.sdk.service import Service
 
 MOST_BYTES = 10 * 1024 * 1024
 _STORED = (
-    "SELECT text, fields, seen_text, noise, checks, screenshot FROM watched_pages"
+    "SELECT text, fields, seen_text, noise, checks, screenshot, checked_at FROM watched_pages"
     " WHERE watch = :watch AND gone_at IS NULL"
 )
 
@@ -65,7 +65,7 @@ class WatchSteps:
         if watch.paused:
             return Drop(PAUSED, f"The watch {task.watch!r} is paused.")
         rows = await self._service.database.fetch(_STORED, {"watch": watch.name})
-        before = _before(rows[0]) if rows else None
+        before = _before(rows[0]) if rows and _is_of(watch, rows[0]) else None
         with unknown_names_are_final():
             response = await fetch(_request(watch))
         _refuse_unless_page(response)
@@ -119,6 +119,12 @@ def _request(watch: PageWatch) -> Request:
     script = (Screenshot(full_page=True),) if watch.screenshots else ()
     render: Any = watch.render
     return Request(watch.url, timeout=TIMEOUT, max_bytes=MOST_BYTES, render=render, script=script)
+
+
+def _is_of(watch: PageWatch, row: Mapping[str, Any]) -> bool:
+    """Return whether a stored page was seen by this watch, and not by a removed one that had its name."""
+    seen = at(row["checked_at"])
+    return watch.created_at is None or seen is None or seen >= watch.created_at
 
 
 def _before(row: Mapping[str, Any]) -> Before:

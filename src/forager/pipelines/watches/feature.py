@@ -10,5 +10,6 @@ feature = Feature(
     app_steps=Ref("forager.pipelines.watches.app_steps:app_steps"),
     routes=Ref("forager.pipelines.watches.api:routes"),
     shortcuts=(Shortcut("watch", "Watch any page for changes.", Ref("forager.pipelines.watches.cli:commands")),),
+    loop=Ref("forager.pipelines.watches.wiring:upkeep"),
     words=Ref("forager.pipelines.watches.cli_words:words"),
 )

@@ -10,6 +10,7 @@ from forager.core.hosts import host_of
 from forager.core.pipeline import Aftermath, Pipeline, TaskEnd, app_step
 from forager.core.recheck import recheck
 from forager.core.states import TaskState
+from forager.core.table import Effect
 from forager.core.task import Plan, Task
 from forager.pipelines.watches.records import PageWatch, WatchedPage
 
@@ -57,8 +58,12 @@ def check_ended(task: CheckPage, end: TaskEnd) -> Aftermath | None:
     """A page that could not be read is checked again after the usual time, and its watch shows why."""
     if end.state is TaskState.COMPLETED or end.reason in (REMOVED, PAUSED):
         return None
-    error = end.error or end.reason or "the check was given up"
-    return Aftermath(updates=[WatchedPage(watch=task.watch, url=task.url, failed_at=end.at, error=error[:500])])
+    error = (end.error or end.reason or "the check was given up")[:500]
+    # A page that was never read has no record yet, so the row of its watch has the failure as well.
+    return Aftermath(
+        effects=[Effect(PageWatch, {"name": task.watch}, set={"failed_at": end.at, "error": error})],
+        updates=[WatchedPage(watch=task.watch, url=task.url, failed_at=end.at, error=error)],
+    )
 
 
 def build() -> Pipeline:

@@ -31,6 +31,14 @@ class PageWatch(TableRow):
     """dates, counters."""
     paused: bool = False
     created_at: datetime | None = None
+    asked_at: datetime | None = None
+    """Time at which a check was wanted last by a user, or by `wiring.check_forgotten`."""
+    job: str | None = None
+    """The job of that check; None until it is created."""
+    failed_at: datetime | None = None
+    """Time of the last check that could not read the page …"""
+    error: str | None = None
+    """… and why. They count until the page has been read once; after that its record has them."""
 
 
 class WatchedPage(Record):
