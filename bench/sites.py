@@ -1,9 +1,9 @@
-"""A whole site by its links, beside Scrapy: pages per second, and how much of the site is found after so many requests.
+"""A whole site by its links, beside Scrapy and Crawlee: pages per second, and how useful the first requests are.
 
 The site is a process of its own: articles, lists and a home page that link to each other, and between them a calendar,
 filters, session ids, copies for printing and for telephones, and redirects. No side gets a sitemap. `useful_share`: of
 the first requests, as many as there are useful pages, the share that asked for a useful page which had not been asked
-for before. Both sides keep title, language, links and HTML; ours on disk with fsync.
+for before. All sides keep title, language, links and HTML; ours on disk with fsync, theirs in memory.
 """
 
 import json
@@ -30,6 +30,8 @@ TARGETS = (
     Target("useful_share", at_least=0.95),
     Target("peak_mb", at_most=300),
 )
+PEERS = {"scrapy": "scrapy_site", "crawlee": "crawlee_site"}
+"""The scripts of the peers, by name."""
 Run = dict[str, Any]
 
 
@@ -43,10 +45,10 @@ def main(options: Options) -> None:
     runs: dict[str, list[Run]] = defaultdict(list)
     for number in range(1, options.rounds + 1):
         machine.sample()
-        for name in ("forager", "scrapy"):
+        for name in ("forager", *PEERS):
             with linked_site(pages) as base:
                 asked = min(limit, len(useful))
-                run = ours(base, asked) if name == "forager" else peers.answer("scrapy_site", base, str(asked))
+                run = ours(base, asked) if name == "forager" else peers.answer(PEERS[name], base, str(asked))
                 run |= found(base, useful, asked)
             runs[name].append(run)
             print(
@@ -85,17 +87,18 @@ def found(base: str, useful: set[str], asked: int) -> Run:
 
 
 def report(runs: dict[str, list[Run]], machine: Machine) -> None:
-    def ratio(of: str) -> float:
-        pairs = zip(runs["scrapy"], runs["forager"], strict=True)
+    def ratio(of: str, peer: str) -> float:
+        pairs = zip(runs[peer], runs["forager"], strict=True)
         return round(
             float(statistics.median(them[of] / them["requests"] / (us[of] / us["requests"]) for them, us in pairs)), 2
         )
 
     figures = {
-        "vs_scrapy": ratio("seconds"),
-        "cpu_vs_scrapy": round(1 / ratio("cpu"), 3),
+        "vs_scrapy": ratio("seconds", "scrapy"),
+        "vs_crawlee": ratio("seconds", "crawlee"),
+        "cpu_vs_scrapy": round(1 / ratio("cpu", "scrapy"), 3),
         "useful_share": min(run["useful"] for run in runs["forager"]),
-        "scrapy_useful_share": min(run["useful"] for run in runs["scrapy"]),
+        **{f"{name}_useful_share": min(run["useful"] for run in runs[name]) for name in PEERS},
         "peak_mb": round(max(run["peak_mb"] for run in runs["forager"])),
     }
     rows = []
