@@ -344,6 +344,11 @@ export class Operations {
     return this.transport.page("GET", `/api/v1/overrides`, { query });
   }
 
+  /** List sessions: GET /api/v1/sessions */
+  listPageSessions(): Promise<Array<T.PageSessionReport>> {
+    return this.transport.data("GET", `/api/v1/sessions`);
+  }
+
   /** List stored pages: GET /api/v1/pages */
   listPages(query: { cursor?: string; limit?: number; kind?: string; domain?: string; url?: string } = {}): Promise<ListOf<T.StoredPageReport>> {
     return this.transport.page("GET", `/api/v1/pages`, { query });
@@ -602,6 +607,11 @@ export class Operations {
   /** Remove a market: DELETE /api/v1/admin/markets/{market_id} */
   removeMarket(market_id: string): Promise<T.MarketRemoved> {
     return this.transport.data("DELETE", `/api/v1/admin/markets/${encodeURIComponent(market_id)}`);
+  }
+
+  /** Remove a session: DELETE /api/v1/sessions/{name} */
+  removePageSession(name: string, query: { workspace_id?: string } = {}): Promise<T.RemovedSession> {
+    return this.transport.data("DELETE", `/api/v1/sessions/${encodeURIComponent(name)}`, { query });
   }
 
   /** Remove a proxy: DELETE /api/v1/proxies/{proxy} */

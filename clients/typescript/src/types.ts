@@ -214,6 +214,7 @@ export interface BatchTarget {
   actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
   screenshot?: ScreenshotOptions | null;
   capture?: CaptureOptions | null;
+  session?: string | null;
 }
 
 export interface BlobReport {
@@ -1111,6 +1112,16 @@ export interface PageSchema {
   pages?: number;
 }
 
+export interface PageSessionReport {
+  name: string;
+  workspace_id: string;
+  hosts: Array<string>;
+  cookies: number;
+  visits: number;
+  created_at: string | null;
+  used_at: string | null;
+}
+
 export interface ParserComparison {
   source: 'stored' | 'shadow';
   domain: string | null;
@@ -1512,6 +1523,10 @@ export interface RemovedSchedule {
   removed: string;
 }
 
+export interface RemovedSession {
+  removed: string;
+}
+
 export interface RemovedSink {
   removed: string;
 }
@@ -1664,6 +1679,7 @@ export interface Rules {
   use_proxies?: boolean | null;
   proxy_cooldown_seconds?: number | null;
   block_resources?: Array<'image' | 'font' | 'media' | 'stylesheet'> | null;
+  via?: boolean | null;
 }
 
 export interface RunningJob {
@@ -1803,6 +1819,7 @@ export interface ScrapeRequest {
   actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
   screenshot?: ScreenshotOptions | null;
   capture?: CaptureOptions | null;
+  session?: string | null;
   callback_url?: string | null;
   max_usd?: number | string | null;
 }
@@ -2038,6 +2055,7 @@ export interface SitePlan {
   seconds: number | null;
   at_most_seconds: number;
   robots: boolean;
+  via_usd: string;
 }
 
 export interface SiteReport {
@@ -2149,6 +2167,7 @@ export interface SyncScrapeRequest {
   actions?: Array<ClickAction | TypeAction | SelectAction | WaitForAction | PressAction | ScrollAction | WaitAction | EvaluateAction> | null;
   screenshot?: ScreenshotOptions | null;
   capture?: CaptureOptions | null;
+  session?: string | null;
   callback_url?: string | null;
   max_usd?: number | string | null;
   timeout_seconds?: number;

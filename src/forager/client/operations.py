@@ -87,6 +87,7 @@ from forager.client.types import (
     OverrideReport,
     OverviewReport,
     PageSchema,
+    PageSessionReport,
     ParserComparison,
     ParserHealth,
     PartReceived,
@@ -121,6 +122,7 @@ from forager.client.types import (
     Removed,
     RemovedProxy,
     RemovedSchedule,
+    RemovedSession,
     RemovedSink,
     RemovedWatch,
     ReparseBody,
@@ -692,6 +694,10 @@ class AsyncOperations:
         """List the rules that operators have set: `GET /api/v1/overrides`."""
         return await self._connection.page("GET", "/api/v1/overrides", query={"cursor": cursor, "limit": limit})
 
+    async def list_page_sessions(self) -> list[PageSessionReport]:
+        """List sessions: `GET /api/v1/sessions`."""
+        return await self._connection.data("GET", "/api/v1/sessions")
+
     async def list_pages(
         self,
         *,
@@ -1012,6 +1018,12 @@ class AsyncOperations:
     async def remove_market(self, market_id: str) -> MarketRemoved:
         """Remove a market: `DELETE /api/v1/admin/markets/{market_id}`."""
         return await self._connection.data("DELETE", f"/api/v1/admin/markets/{part(market_id)}")
+
+    async def remove_page_session(self, name: str, *, workspace_id: str | None = None) -> RemovedSession:
+        """Remove a session: `DELETE /api/v1/sessions/{name}`."""
+        return await self._connection.data(
+            "DELETE", f"/api/v1/sessions/{part(name)}", query={"workspace_id": workspace_id}
+        )
 
     async def remove_proxy(self, proxy: str) -> RemovedProxy:
         """Remove a proxy: `DELETE /api/v1/proxies/{proxy}`."""
@@ -1650,6 +1662,7 @@ class Operations(PlainGroup[AsyncOperations]):
     list_lanes = plain(AsyncOperations.list_lanes)
     list_observations = plain(AsyncOperations.list_observations)
     list_overrides = plain(AsyncOperations.list_overrides)
+    list_page_sessions = plain(AsyncOperations.list_page_sessions)
     list_pages = plain(AsyncOperations.list_pages)
     list_pipelines = plain(AsyncOperations.list_pipelines)
     list_proxies = plain(AsyncOperations.list_proxies)
@@ -1702,6 +1715,7 @@ class Operations(PlainGroup[AsyncOperations]):
     reject_wrapper = plain(AsyncOperations.reject_wrapper)
     remove_channel = plain(AsyncOperations.remove_channel)
     remove_market = plain(AsyncOperations.remove_market)
+    remove_page_session = plain(AsyncOperations.remove_page_session)
     remove_proxy = plain(AsyncOperations.remove_proxy)
     remove_rule = plain(AsyncOperations.remove_rule)
     remove_schedule = plain(AsyncOperations.remove_schedule)

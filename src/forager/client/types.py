@@ -278,6 +278,7 @@ class BatchTarget(TypedDict):
     ]
     screenshot: NotRequired[ScreenshotOptions | None]
     capture: NotRequired[CaptureOptions | None]
+    session: NotRequired[str | None]
 
 
 class BlobReport(TypedDict):
@@ -1365,6 +1366,18 @@ class PageSchema(TypedDict):
     pages: NotRequired[int]
 
 
+class PageSessionReport(TypedDict):
+    """PageSessionReport."""
+
+    name: str
+    workspace_id: str
+    hosts: list[str]
+    cookies: int
+    visits: int
+    created_at: str | None
+    used_at: str | None
+
+
 class ParserComparison(TypedDict):
     """Two parsers on the same pages: agreement by field, and the winner by rule."""
 
@@ -1846,6 +1859,12 @@ class RemovedSchedule(TypedDict):
     removed: str
 
 
+class RemovedSession(TypedDict):
+    """RemovedSession."""
+
+    removed: str
+
+
 class RemovedSink(TypedDict):
     """RemovedSink."""
 
@@ -2040,6 +2059,7 @@ class Rules(TypedDict):
     use_proxies: NotRequired[bool | None]
     proxy_cooldown_seconds: NotRequired[float | None]
     block_resources: NotRequired[list[Literal["image", "font", "media", "stylesheet"]] | None]
+    via: NotRequired[bool | None]
 
 
 class RunningJob(TypedDict):
@@ -2211,6 +2231,7 @@ class ScrapeRequest(TypedDict):
     ]
     screenshot: NotRequired[ScreenshotOptions | None]
     capture: NotRequired[CaptureOptions | None]
+    session: NotRequired[str | None]
     callback_url: NotRequired[str | None]
     max_usd: NotRequired[float | str | None]
 
@@ -2490,6 +2511,7 @@ class SitePlan(TypedDict):
     seconds: float | None
     at_most_seconds: float
     robots: bool
+    via_usd: str
 
 
 class SiteReport(TypedDict):
@@ -2639,6 +2661,7 @@ class SyncScrapeRequest(TypedDict):
     ]
     screenshot: NotRequired[ScreenshotOptions | None]
     capture: NotRequired[CaptureOptions | None]
+    session: NotRequired[str | None]
     callback_url: NotRequired[str | None]
     max_usd: NotRequired[float | str | None]
     timeout_seconds: NotRequired[int]
