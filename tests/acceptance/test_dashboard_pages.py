@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from tests.contract.web.test_web_search import opened
 from tests.support.api import open_front
 from tests.support.dashboard_visits import PHONE, WIDE, at_work, open_browser, signed_in
 from tests.support.listings import open_rentals
@@ -297,3 +298,44 @@ async def test_a_person_watches_a_page_adds_a_rule_with_its_preview_and_tests_a_
             "any-oak": True,
             "any-elm": True,
         }
+
+
+async def test_a_person_reads_fields_of_their_own_and_keeps_a_session(browser: "Browser", tmp_path: Path) -> None:
+    async with open_service(tmp_path) as service, at_work(service.app) as url:
+        schema = {"fields": {"headline": {"css": "h1"}}}
+        stored = await service.client.put("/api/v1/schemas/headlines", json=schema)
+        assert stored.status_code in (200, 201), stored.text
+        for width in BOTH:
+            async with signed_in(browser, url, width, allowed=("422",)) as page:
+                await page.goto(f"{url}/scrape")
+                await page.fill("input[name=url]", service.site.url("/jobs/jsonld/1"))
+                await page.get_by_text("Options", exact=True).click()
+                await page.get_by_text("the name of a stored one: headlines").wait_for()
+                await page.fill("textarea[name=schema]", '{"fields": {"headline": {"css": ":::"}}}')
+                await page.get_by_role("button", name="Fetch", exact=True).click()
+                await page.locator(".field .error").first.wait_for()
+                await page.fill("textarea[name=schema]", "headlines")
+                await page.get_by_role("button", name="Fetch", exact=True).click()
+                await page.locator("tr", has_text="headline").get_by_text("css:h1").wait_for()
+                await page.fill("input[name=session]", "two words")
+                await page.get_by_role("button", name="Fetch", exact=True).click()
+                await page.locator(".field .error").first.wait_for()
+
+
+async def test_a_person_searches_the_web_with_its_price_and_reads_a_result(browser: "Browser", tmp_path: Path) -> None:
+    async with opened(tmp_path) as (service, _), at_work(service.app) as url:
+        for width in BOTH:
+            async with signed_in(browser, url, width, allowed=("422",)) as page:
+                await page.goto(f"{url}/web")
+                await page.fill("input[name=query]", "oak table care")
+                await page.locator("[data-price]", has_text="at most 1 credit").wait_for()
+                await page.fill("input[name=read]", "11")
+                await page.locator(".field .error").first.wait_for()
+                await page.fill("input[name=read]", "2")
+                await page.get_by_role("button", name="Search", exact=True).click()
+                await page.wait_for_url("**/web/*-*")
+                first = page.locator("[data-hit='1']")
+                await first.get_by_role("button", name="Read").click()
+                await page.locator("[data-page] .codebox").wait_for()
+                assert len(await page.locator("[data-page] .codebox").inner_text()) > 50
+                assert await page.locator("[data-hit]").count() == 10

@@ -107,13 +107,14 @@ class Watched:
 
 
 @asynccontextmanager
-async def open_watched(home: Path, database_url: str | None = None) -> AsyncIterator[Watched]:
+async def open_watched(home: Path, database_url: str | None = None, **settings: Any) -> AsyncIterator[Watched]:
     home.mkdir(exist_ok=True)
     async with serving() as site:
         address = f"127.0.0.1:{site.port}"
         rules = home / "policies.yaml"
         rules.write_text(no_pauses(address))
-        chosen = new_settings(home=home, database_url=database_url, egress_allow=(address,), domain_policies_path=rules)
+        paths = {"home": home, "database_url": database_url, "domain_policies_path": rules}
+        chosen = new_settings(**paths, egress_allow=(address,), **settings)
         prepare_store(chosen)
         async with open_app(chosen) as app, client_of(create_api(app, key=KEY)) as client:
             yield Watched(app, client, site)

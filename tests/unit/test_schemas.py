@@ -79,6 +79,13 @@ def test_what_is_not_on_the_page_or_does_not_fit_is_never_given(field: dict[str,
     assert "x" not in result.values
 
 
+def test_a_number_that_no_float_can_hold_is_left_out() -> None:
+    schema = PageSchema.model_validate({"fields": {"x": {"type": "number", "css": "p"}}})
+    result = read_schema(schema, Document(f"<p>{'9' * 400}</p>", URL))
+    assert "x" not in result.values
+    assert "too large" in result.invalid["x"]
+
+
 def test_the_first_path_with_a_valid_value_counts_and_failures_of_others_are_reported() -> None:
     both = read(fields={"x": {"json": "$.name", "css": ".price", "type": "number"}})
     assert both.values["x"].source == "css:.price"

@@ -85,6 +85,11 @@ def page_path(blob: str | None) -> str | None:
     return None if blob is None else PAGES + blob.removeprefix(SCHEME)
 
 
+def picture_path(blob: str | None) -> str | None:
+    """Return where the API has the stored picture with this `blob:` URL, as an image."""
+    return None if blob is None else f"{page_path(blob)}/raw"
+
+
 def is_blob(url: str) -> bool:
     """Return whether this is the URL of a stored page."""
     return _URL.fullmatch(url) is not None

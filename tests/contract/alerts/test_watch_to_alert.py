@@ -3,10 +3,12 @@
 import logging
 import sqlite3
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forager.core.change import Change
 from forager.core.http import Fetch, Request, Response, Screenshot
 from forager.core.outcome import Done, Drop, Snooze
 from forager.core.task import Plan
@@ -18,7 +20,8 @@ from forager.pipelines.watches.observe import NOISY
 from forager.pipelines.watches.pipeline import CheckPage
 from forager.pipelines.watches.records import WatchedPage
 from forager.pipelines.watches.wiring import check_forgotten
-from tests.support.watched import Watched
+from forager.sdk.alert_rules import AlertRule, checked, fires, kinds_of
+from tests.support.watched import Watched, open_watched
 
 PRICE = {"fields": {"price": {"type": "number", "css": ".price"}}}
 
@@ -137,6 +140,24 @@ async def test_a_change_keeps_the_pictures_before_and_after_it(watched: Watched)
     assert isinstance(second, WatchedPage)
     assert second.screenshot_before == first.screenshot
     assert (await watched.app.read_page(str(second.screenshot))).body == b"\x89PNG two"
+
+
+async def test_a_real_browser_takes_the_pictures_before_and_after_a_change(chromium: Path, tmp_path: Path) -> None:
+    pool: dict[str, Any] = {"chromium": chromium, "browser_pool_size": 1, "browser_pool_max": 1}
+    async with open_watched(tmp_path / "home", **pool) as watched:
+        watched.site.pages["/p"] = "<body style='background:#fff'><p>old words</p></body>"
+        page = {"url": watched.site.url("/p"), "name": "p", "render": "browser", "screenshots": True}
+        await watched.add("/watches", page)
+        await watched.settle()
+        first = await watched.get("/watches/p")
+        assert (first["state"], first["screenshot_before"]) == ("works", None), first
+        watched.site.pages["/p"] = "<body style='background:#268'><p>new words</p></body>"
+        second = await watched.check("p")
+        assert second["summary"].endswith("[-old-] {+new+} words")
+        assert second["screenshot_before"] == first["screenshot"] != second["screenshot"]
+        pictures = [(await watched.client.get(second[name])).content for name in ("screenshot_before", "screenshot")]
+        assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+        assert pictures[0] != pictures[1]
 
 
 async def no_fetch(request: Request) -> Response:
@@ -369,3 +390,25 @@ async def test_the_limit_of_an_hour_holds_for_a_backlog_and_after_an_outage(watc
     assert 0 < late.wait <= 3_600
     due = await watched.app.database.fetch("SELECT count(*) AS n FROM fired_alerts WHERE slot IS NOT NULL")
     assert due[0]["n"] == 3
+
+
+async def test_a_rule_that_a_killed_process_has_left_behind_is_no_obstacle(watched: Watched) -> None:
+    await watched.add("/channels", {"name": "team", "url": watched.site.hook})
+    body = {"url": watched.site.url("/p"), "name": "p", "notify": ["team"]}
+    rule = {"name": "p", "kind": "watched_page", "key": "p", "notify": ["team"]}
+    await watched.add("/rules", rule)  # as after a kill between the rule and the watch
+    await watched.add("/watches", body)
+    assert [each["name"] for each in await watched.get("/rules")] == ["p"]
+    await watched.add("/rules", {**rule, "name": "other", "when": 'contains(text, "x")'})
+    assert "there is a rule" in await watched.wrong("/watches", {**body, "name": "other"}), "another one is in the way"
+
+
+async def test_a_rule_about_the_end_of_a_record_fires_when_it_is_gone(watched: Watched) -> None:
+    kinds = kinds_of(watched.app.pipelines)
+    body = {"product_name": "Oak table", "price": 60}
+    about = {"kind": "product", "key": "k", "version": 2, "pipeline": "products", "scope": "all", "job": None, "at": 0}
+    gone = Change(id=7, op="gone", body=body, **about)
+    rule = AlertRule(name="gone", record_kind="product", condition='change.op == "gone"', channels=["team"])
+    assert fires(rule, checked(rule, kinds), gone, body)
+    cheap = AlertRule(name="cheap", record_kind="product", condition="price < 100", channels=["team"])
+    assert not fires(cheap, checked(cheap, kinds), gone, body), "what is gone is not cheap"

@@ -4,6 +4,7 @@ A value is always text of the page, turned into its type: what the page does not
 not fit its type, format or bounds is left out and named in `invalid`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -266,6 +267,8 @@ def _number(value: Any) -> float | int:
     if found is None:
         raise ValueError(f"{str(value)[:60]!r} has no number in it")
     number = float(_plain(found[0]))
+    if not math.isfinite(number):
+        raise ValueError(f"{found[0][:60]!r} is too large for a number")
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 

@@ -23,11 +23,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.core.clock import in_seconds
+from forager.core.database import Database
 from forager.core.errors import Conflict, FieldError, NotFound, Refused, Rejected
 from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.core.ids import checked_name
-from forager.core.storage import page_path
+from forager.core.storage import picture_path
 from forager.core.table import Effect
 from forager.extract.schemas.spec import Css, PageSchema
 from forager.extract.text.urls import canonical_url, url_hash
@@ -216,6 +217,7 @@ def _add_rows(router: Router, service: Service) -> None:
         if await one_row(db, PageWatch, name=name) is not None:
             raise Conflict(f"There is a watch {name!r} already. Remove it first, or choose another name with `name`.")
         if rule is not None:
+            await _remove_leftover(db, rule)
             await add_rule(db, rule, kinds_of(service.pipelines))
         await insert_row(db, _row(name, body, schema).model_copy(update={"asked_at": service.clock.now()}))
         await start_check(service, name)
@@ -302,6 +304,14 @@ def _add_steering(router: Router, service: Service) -> None:
     async def resume_watch(request: Request, name: Name) -> Response:
         """Checks the page now, then at its interval as before."""
         return await switched(request, name, paused=False)
+
+
+async def _remove_leftover(db: Database, rule: AlertRule) -> None:
+    """Remove the same rule of a watch that was not stored, because a process was killed after it had added the rule."""
+    stored = await one_row(db, AlertRule, name=rule.name)
+    same = ("record_kind", "condition", "subject", "channels")
+    if stored is not None and all(getattr(stored, name) == getattr(rule, name) for name in same):
+        await remove_row(db, AlertRule, name=rule.name)
 
 
 def name_of(url: str) -> str:
@@ -403,8 +413,8 @@ def _report(row: Any, rules: dict[str, AlertRule], *, text: bool) -> WatchReport
         fields=loads(row["fields"]),
         text=row["text"] if text else None,
         noise=sum(count >= 3 for count in (loads(row["noise"]) or {}).values()),
-        screenshot=page_path(row["screenshot"]),
-        screenshot_before=page_path(row["screenshot_before"]),
+        screenshot=picture_path(row["screenshot"]),
+        screenshot_before=picture_path(row["screenshot_before"]),
         checked_at=at(row["checked_at"]),
         changed_at=at(row["changed_at"]),
         next_check_at=at(row["next_check_at"]),

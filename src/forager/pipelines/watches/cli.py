@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.core.errors import Rejected
+from forager.core.errors import Conflict, Rejected
 from forager.pipelines.watches.cli_words import words
 from forager.sdk.cli import render
 from forager.sdk.cli.client import part
@@ -66,8 +66,18 @@ def add(
     }
     body = {key: value for key, value in given.items() if value is not None}
 
+    known: list[str] = []
+
     async def work(at: Reached) -> list[Any]:
-        return [await at.api.post("/watches", {**body, "url": url}) for url in pages]
+        made = []
+        for url in pages:
+            try:
+                made.append(await at.api.post("/watches", {**body, "url": url}))
+            except Conflict:
+                if len(pages) == 1:
+                    raise
+                known.append(url)  # the same file again, with a few more pages, or after a command that was interrupted
+        return made
 
     added = with_api(context, work, fields=FLAGS, store="created")
     if as_json:
@@ -75,6 +85,8 @@ def add(
         return
     for each in added:
         render.notes().print(f"Watch {each['name']} added.", markup=False)
+    if known:
+        render.notes().print(f"{render.some(len(known), 'page')} watched already, and left as they are.", markup=False)
     render.notes().print("`forager up` checks them; one now: forager watch check NAME", markup=False)
 
 

@@ -1,6 +1,6 @@
 """The web pipeline with its edges, each named and imported only when it is needed."""
 
-from forager.sdk.feature import Feature, Ref, Shortcut
+from forager.sdk.feature import DashboardPage, Feature, Ref, Shortcut
 
 feature = Feature(
     name="web",
@@ -12,6 +12,7 @@ feature = Feature(
     app_steps=Ref("forager.pipelines.web.app_steps:app_steps"),
     routes=Ref("forager.pipelines.web.api:routes"),
     kind="web_result",
+    page=DashboardPage("Web search", "forager.pipelines.web.page"),
     words=Ref("forager.pipelines.web.cli:words"),
     shortcuts=(Shortcut("web", "Search the web, and read what was found.", Ref("forager.pipelines.web.cli:commands")),),
 )

@@ -14,7 +14,7 @@ export const stock = (availability) => (availability ? tag(availability) : null)
 /** The first stored picture, or a drawn box. @param {any} product */
 export function cover(product) {
   const stored = product.images.find((/** @type {any} */ each) => each.image_path);
-  if (stored) return html`<img src=${stored.image_path} alt=${stored.alt_text ?? ""} loading="lazy">`;
+  if (stored) return html`<img src=${`${stored.image_path}/raw`} alt=${stored.alt_text ?? ""} loading="lazy">`;
   const wide = 60 + ((product.id * 37) % 50);
   const high = 34 + ((product.id * 53) % 28);
   const left = 155 - wide / 2;

@@ -72,7 +72,7 @@ function fieldDiff(report) {
 /** @param {any} data */
 const thumbs = (data) => {
   const stored = data.images.filter((/** @type {any} */ each) => each.image_path);
-  if (stored.length > 1) return html`<div class="thumbs">${stored.slice(0, 8).map((/** @type {any} */ each) => html`<img src=${each.image_path} alt=${each.alt_text ?? ""} loading="lazy">`)}</div>`;
+  if (stored.length > 1) return html`<div class="thumbs">${stored.slice(0, 8).map((/** @type {any} */ each) => html`<img src=${`${each.image_path}/raw`} alt=${each.alt_text ?? ""} loading="lazy">`)}</div>`;
   return stored.length || !data.images.length ? null : html`<span class="faint">${data.images.length} pictures on the page, none stored. Crawl with pictures to keep them.</span>`;
 };
 

@@ -16,10 +16,10 @@ const RENDERS = /** @type {const} */ ([["auto", "auto: a browser only if needed"
 
 const AGES = /** @type {const} */ ([["", "never: fetch the page"], ["600", "up to 10 minutes old"], ["86400", "up to a day old"], ["604800", "up to a week old"]]);
 
-/** The actions of a text. What is not JSON is sent as it is, and the answer names the field. @param {string} text @returns {any} */
-const actionsOf = (text) => {
+/** The value of a text: nothing, JSON, or else the text as it is, whose mistakes the answer names. @param {string} text @returns {any} */
+const valueOf = (text) => {
   if (!text.trim()) return null;
-  try { return JSON.parse(text); } catch { return text; }
+  try { return JSON.parse(text); } catch { return text.trim(); }
 };
 
 /** @param {{ id?: string }} params @param {URLSearchParams} query */
@@ -28,7 +28,7 @@ export function page({ id }, query) {
   const jobs = load("/api/v1/jobs", { query: { pipeline: "scrape", limit: 8 } });
   const body = signal(/** @type {Record<string, any>} */ ({
     target_url: query.get("url") ?? "", target_type: query.get("kind") ?? "page", formats: query.get("kind") && query.get("kind") !== "page" ? null : ["markdown", "links"],
-    requested_fields: null, render: "auto", workspace_id: "dashboard", min_confidence: null, timeout_seconds: 60, max_age: null, actions: null,
+    requested_fields: null, render: "auto", workspace_id: "dashboard", min_confidence: null, timeout_seconds: 60, max_age: null, actions: null, page_schema: null, session: null,
   }));
   const state = signal({ busy: false, answer: /** @type {any} */ (null), problem: "", task: "", since: 0 });
   const errors = signal(/** @type {Record<string, string>} */ ({}));
@@ -101,11 +101,21 @@ function further(body) {
   return html`<section class="panel row writes" data-further><span class="quiet">This page:</span><button class="button small" @click=${many}>Save as a batch…</button><button class="button small" @click=${watch}>Watch it</button></section>`;
 }
 
+/** What a schema takes the place of. */
+const OF_KINDS = ["target_type", "formats", "requested_fields"];
+
 /** The request without what is left at its default. @param {Record<string, any>} body */
-const wanted = (body) => Object.fromEntries(Object.entries(body).filter(([name, value]) => value !== null && value !== "" && !(name === "render" && value === "auto") && !(name === "timeout_seconds" && value === 60) && !(Array.isArray(value) && !value.length)));
+const wanted = (body) => Object.fromEntries(Object.entries(body).filter(([name]) => body.page_schema === null || !OF_KINDS.includes(name)).filter(([name, value]) => value !== null && value !== "" && !(name === "render" && value === "auto") && !(name === "timeout_seconds" && value === 60) && !(Array.isArray(value) && !value.length)));
+
+/** @param {import("/dashboard/lib/load.js").Loaded<any>} schemas */
+const storedNames = (schemas) => {
+  const names = (schemas.state.value.data ?? []).map((/** @type {any} */ each) => each.name);
+  return names.length ? `: ${names.slice(0, 12).join(", ")}` : "";
+};
 
 /** @param {any[]} kinds @param {import("/dashboard/lib/view.js").Signal<Record<string, any>>} body @param {(changes: Record<string, any>) => void} set @param {import("/dashboard/lib/view.js").Signal<Record<string, string>>} errors */
 function fields(kinds, body, set, errors) {
+  const schemas = load("/api/v1/schemas");
   const value = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value;
   const wrong = (/** @type {string} */ name) => () => (errors.value[name] ? html`<span class="error" role="alert">${errors.value[name]}</span>` : null);
   /** @param {string} kind */
@@ -129,7 +139,9 @@ function fields(kinds, body, set, errors) {
       <label class="field"><span>How</span><select @change=${(/** @type {Event} */ event) => set({ render: value(event) })}>${RENDERS.map(([name, title]) => html`<option value=${name}>${title}</option>`)}</select>${wrong("render")}</label>
       <label class="field"><span>At least this sure</span><input type="number" min="0" max="1" step="0.05" placeholder="any" @input=${(/** @type {Event} */ event) => set({ min_confidence: value(event) === "" ? null : Number(value(event)) })}>${wrong("min_confidence")}</label>
       <label class="field"><span>Stored page</span><select @change=${(/** @type {Event} */ event) => set({ max_age: value(event) === "" ? null : Number(value(event)) })}>${AGES.map(([seconds, title]) => html`<option value=${seconds}>${title}</option>`)}</select><span class="faint">a stored page that is young enough answers without a request</span>${wrong("max_age")}</label>
-      <label class="field"><span>Actions</span><textarea rows="3" spellcheck="false" placeholder='[{"do": "click", "selector": "#more"}]' @input=${(/** @type {Event} */ event) => set({ actions: actionsOf(value(event)) })}></textarea><span class="faint">what a browser does first: a JSON list, as in the API</span>${wrong("actions")}</label>
+      <label class="field"><span>Fields of your own</span><textarea rows="3" name="schema" spellcheck="false" placeholder='{"fields": {"price": {"type": "number", "css": ".price"}}}' @input=${(/** @type {Event} */ event) => set({ page_schema: valueOf(value(event)) })}></textarea><span class="faint">instead of the kind above: a schema as JSON, or the name of a stored one${() => storedNames(schemas)}</span>${wrong("page_schema")}</label>
+      <label class="field"><span>Session</span><input type="text" name="session" placeholder="none" @input=${(/** @type {Event} */ event) => set({ session: value(event).trim() || null })}><span class="faint">keep cookies and storage under this name from visit to visit</span>${wrong("session")}</label>
+      <label class="field"><span>Actions</span><textarea rows="3" spellcheck="false" placeholder='[{"do": "click", "selector": "#more"}]' @input=${(/** @type {Event} */ event) => set({ actions: valueOf(value(event)) })}></textarea><span class="faint">what a browser does first: a JSON list, as in the API</span>${wrong("actions")}</label>
       <label class="field"><span>Workspace</span><input type="text" .value=${body.peek().workspace_id} @input=${(/** @type {Event} */ event) => set({ workspace_id: value(event) })}><span class="faint">whose login is used if the page needs one</span>${wrong("workspace_id")}</label>
       <label class="field"><span>Wait at most</span><input type="number" min="5" max="120" .value=${60} @input=${(/** @type {Event} */ event) => set({ timeout_seconds: Number(value(event)) || 60 })}><span class="faint">seconds; the task goes on after that</span>${wrong("timeout_seconds")}</label>
     </div></details>`;
