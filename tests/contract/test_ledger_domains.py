@@ -23,6 +23,7 @@ EVERYTHING: dict[str, Any] = {
     "use_proxies": True,
     "proxy_cooldown_seconds": 7.5,
     "block_resources": ("image", "font"),
+    "via": True,
 }
 
 

@@ -26,7 +26,7 @@ def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
     options = (
         *("--tokens", "0.5", "--interval", "20", "--min-delay", "10", "--max-delay", "20", "--hours", "22-6"),
         *("--no-robots", "--concurrency", "2", "--crawl-delay", "1.5", "--no-proxies", "--proxy-cooldown", "5"),
-        *("--block", "font, image"),
+        *("--block", "font, image", "--no-via"),
     )
     said = forager("lanes", "set", "shop.example", *options, "--new", "--json").data["overrides"]
     assert said == {
@@ -41,6 +41,7 @@ def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
         "use_proxies": False,
         "proxy_cooldown_seconds": 5,
         "block_resources": ["image", "font"],
+        "via": False,
     }
     assert set(said) == set(FIELDS)
     assert forager("lanes", "list", "--overrides", "--json").data[0]["rules"] == said

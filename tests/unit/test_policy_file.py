@@ -232,6 +232,7 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
         "use_proxies": draw(st.booleans()),
         "proxy_cooldown_seconds": draw(seconds),
         "block_resources": draw(st.lists(st.sampled_from(RESOURCES), unique=True)),
+        "via": draw(st.booleans()),
     }
     assert set(whole) == set(FIELDS)
     return {key: whole[key] for key in draw(st.lists(st.sampled_from(FIELDS), unique=True))}

@@ -26,6 +26,7 @@ OPERATOR = Rules.model_validate(
         "use_proxies": False,
         "proxy_cooldown_seconds": 1,
         "block_resources": ["image"],
+        "via": False,
     }
 )
 
@@ -44,6 +45,7 @@ def numbered(number: int, **other: Any) -> Rules:
         "use_proxies": True,
         "proxy_cooldown_seconds": number,
         "block_resources": ["font"],
+        "via": True,
     }
     return Rules.model_validate({**said, **other})
 
@@ -58,6 +60,7 @@ PIPELINE_LANE = Lane(
     hours=Hours(3, 20),
     robots=True,
     proxied=True,
+    via=True,
     proxy_rest=3,
     block=frozenset({"font"}),
     site=True,

@@ -255,18 +255,13 @@ class Settings(BaseSettings):
         None,
         "Address of the unblocking service, with {url} for the page and {key} for its key:"
         " https://api.service.example/v1/?key={key}&url={url}.",
-        common=True,
     )
-    via_api_key: SecretStr | None = _via(
-        None, "Its key. Without {key} in the address, it is sent as a bearer token.", common=True
-    )
-    via_price: Decimal | None = _via(None, "Price of a request in USD.", ge=0, le=100, common=True)
+    via_api_key: SecretStr | None = _via(None, "Its key. Without {key} in the address, it is sent as a bearer token.")
+    via_price: Decimal | None = _via(None, "Price of a request in USD.", ge=0, le=100)
     via_max_usd_day: Decimal | None = _via(
-        None, "Maximum USD for the service in a UTC day. One of the two caps is required.", ge=0, le=10**6, common=True
+        None, "Maximum USD for the service in a UTC day. One of the two caps is required.", ge=0, le=10**6
     )
-    via_max_usd_month: Decimal | None = _via(
-        None, "Maximum USD for the service in a UTC month.", ge=0, le=10**6, common=True
-    )
+    via_max_usd_month: Decimal | None = _via(None, "Maximum USD for the service in a UTC month.", ge=0, le=10**6)
     via_cost_header: HeaderText | None = _via(
         None, "Header of its answers with the number of requests that one counts as; without it, one."
     )

@@ -19,6 +19,8 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "SERVICE_KEY",
         "SERPER_API_KEY",
         "LLM_API_KEY",
+        "VIA_API_KEY",
+        "VIA_URL",
         "BACKEND_SERVICE_KEY",
         "WEBHOOK_SECRET",
         "WEBHOOK_NEXT_SECRET",
