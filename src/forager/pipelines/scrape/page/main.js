@@ -117,7 +117,9 @@ const storedNames = (schemas) => {
 function fields(kinds, body, set, errors) {
   const schemas = load("/api/v1/schemas");
   const value = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value;
-  const wrong = (/** @type {string} */ name) => () => (errors.value[name] ? html`<span class="error" role="alert">${errors.value[name]}</span>` : null);
+  /** The mistake of a field, or the first one inside of it. */
+  const mistake = (/** @type {string} */ name) => errors.value[name] ?? Object.entries(errors.value).find(([field]) => field.startsWith(`${name}.`))?.[1];
+  const wrong = (/** @type {string} */ name) => () => (mistake(name) ? html`<span class="error" role="alert">${mistake(name)}</span>` : null);
   /** @param {string} kind */
   const choose = (kind) => set({ target_type: kind, formats: kind === "page" ? ["markdown", "links"] : null, requested_fields: null });
   /** @param {string} list @param {string} name */
