@@ -406,7 +406,15 @@ async def test_a_rule_that_a_killed_process_has_left_behind_is_no_obstacle(watch
 async def test_a_rule_about_the_end_of_a_record_fires_when_it_is_gone(watched: Watched) -> None:
     kinds = kinds_of(watched.app.pipelines)
     body = {"product_name": "Oak table", "price": 60}
-    about = {"kind": "product", "key": "k", "version": 2, "pipeline": "products", "scope": "all", "job": None, "at": 0}
+    about: dict[str, Any] = {
+        "kind": "product",
+        "key": "k",
+        "version": 2,
+        "pipeline": "products",
+        "scope": "all",
+        "job": None,
+        "at": 0,
+    }
     gone = Change(id=7, op="gone", body=body, **about)
     rule = AlertRule(name="gone", record_kind="product", condition='change.op == "gone"', channels=["team"])
     assert fires(rule, checked(rule, kinds), gone, body)
