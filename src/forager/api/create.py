@@ -39,6 +39,7 @@ from forager.api.page_sessions import page_sessions_router
 from forager.api.pages import pages_router, recordings_router
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
+from forager.api.regions import regions_router
 from forager.api.schedules import rechecks_router, schedules_router
 from forager.api.sinks import sinks_router
 from forager.api.system import system_router
@@ -302,6 +303,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
             lanes_router(app),
             proxies_router(app),
             page_sessions_router(app),
+            regions_router(app),
             sinks_router(app),
             retention_router(app),
             archive_router(app),

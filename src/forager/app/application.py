@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from decimal import Decimal
 from functools import partial
@@ -27,6 +27,7 @@ from forager.core.ledger import Ledger
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.reading import Offload
 from forager.core.record import Record
+from forager.core.regions import served_queues
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret, Vault
 from forager.core.sink import SinkRow, SinkStatus
@@ -50,6 +51,7 @@ from forager.ledger.tables.domains import Domains
 from forager.ledger.tables.job_secrets import JobSecretTable
 from forager.ledger.tables.page_sessions import PageSessionTable
 from forager.ledger.tables.proxies import ProxyTable
+from forager.ledger.tables.regions import Regions
 from forager.ledger.tables.schedules import RecheckTable, ScheduleTable
 from forager.ledger.tables.sinks import SinkRows, SinkTable
 from forager.ledger.tables.via import ViaPurse
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from forager.app.telemetry import Telemetry
 
 SCHEDULES, RECHECKS, RULES, SINKS = "schedules", "rechecks", "rules", "sinks"
-SWEEP, PROXIES = "sweep", "proxies"
+SWEEP, PROXIES, REGIONS = "sweep", "proxies", "regions"
 
 
 VIA = "via"
@@ -142,6 +144,7 @@ class App:
         self.database = ledger.database
         self.reports = reports
         self.domains = stores.domains
+        self.regions = Regions(self.database, self.ledger.now_ms)
         self.rules = network.rules
         self.proxies = network.proxies
         self.browsers = network.browsers
@@ -153,6 +156,7 @@ class App:
         self.via = network.via
         self.stored_pages = stores.pages
         self.worker = worker
+        self.serve(())
         self.waits = Waits(reports, self.rules, worker, ledger.now)
         self._references = References(reference_loaders(settings, features))
         self._intake = Intake(self, self._references)
@@ -212,6 +216,11 @@ class App:
         """Return the keys that a service of ours refuses, by the name of their setting, with the reason."""
         refusal = None if self._logins is None else self._logins.refusal
         return {} if refusal is None else {SERVICE_KEY: refusal}
+
+    def serve(self, queues: Collection[str]) -> None:
+        """Take only lanes of these queues, from the next session on, and of the same queues of this process's region;
+        empty: of all."""
+        self.worker.serve(served_queues(queues, self.queues, self.settings.region))
 
     @property
     def queues(self) -> frozenset[str]:
@@ -355,8 +364,8 @@ class App:
     def shift(self, queue: str) -> AbstractAsyncContextManager[asyncio.Task[None]]:
         """Work on the lanes of one queue while the block runs; then drain. Deliveries, schedules, rechecks and the
         features' own loops are left to another process. It can be entered again and again."""
-        self.worker.serve([queue], shift=True)
-        return self._runner.running(only=(SWEEP, RULES, PROXIES), deliver=False)
+        self.worker.serve(served_queues([queue], self.queues, self.settings.region), shift=True)
+        return self._runner.running(only=(SWEEP, RULES, PROXIES, REGIONS), deliver=False)
 
     async def fire(self, name: str) -> bool:
         """Fire a schedule if it is due, and return whether it was. However often and by however many processes this is
@@ -368,7 +377,7 @@ class App:
         """Only follow the rules that operators change while the block runs. Other processes work, deliver and fire
         schedules; on PostgreSQL these share the ledger."""
         self.is_api_only = True
-        async with self._runner.beside([RULES, SINKS]):
+        async with self._runner.beside([RULES, SINKS, REGIONS]):
             yield
 
     def batches(self) -> AbstractAsyncContextManager[BatchWork]:
@@ -529,6 +538,7 @@ class App:
             SINKS: self.roster.run,
             SWEEP: partial(sweep_forever, self.ledger, self.clock, every),
             RULES: partial(self.rules.follow, self.clock),
+            REGIONS: partial(self.regions.follow_forever, self.clock),
             PROXIES: self.proxies.run,
             "stored pages": self.stored_pages.run,
             "series": self.series.run,

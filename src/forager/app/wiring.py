@@ -163,6 +163,7 @@ async def open_proxies(
         guard,
         ProxyCheck(guard, clock, fetch=fetch, url=settings.proxy_check_url),
         given=given_proxies(addresses, settings.proxy_file),
+        regions=settings.proxy_regions,
         check_every=settings.proxy_health_check_interval_seconds,
     )
     await pool.open()

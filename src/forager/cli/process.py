@@ -125,10 +125,10 @@ async def worker(
 
             app.telemetry.families = partial(worker_metrics, app)
         _require_known(queues or (), app.queues)
-        app.worker.serve(queues or None)
+        app.serve(queues or ())
         if from_kafka:
             await stack.enter_async_context(_tasks_from_kafka(app, queues or ()))
-        log.info("working", pid=os.getpid(), queues=queues or "all")
+        log.info("working", pid=os.getpid(), queues=queues or "all", region=settings.region)
         left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
     if until_idle:

@@ -22,6 +22,7 @@ from forager.cli import (
     pages,
     proxies,
     rechecks,
+    regions,
     sandbox,
     schedules,
     serving,
@@ -72,6 +73,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(rechecks.app, name="rechecks")
 app.add_typer(lanes.app, name="lanes")
+app.add_typer(regions.app, name="regions")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(page_sessions.app, name="sessions")
 app.add_typer(keys.app, name="keys")

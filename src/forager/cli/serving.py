@@ -90,6 +90,10 @@ def worker(
     queue: Annotated[
         list[str] | None, typer.Option("--queue", "-q", help="Take only lanes of this queue; may be repeated.")
     ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(help="Where it works, such as eu: it takes the lanes pinned there (PostgreSQL)."),
+    ] = None,
     runner: Annotated[
         Literal["embedded", "kafka"],
         typer.Option(help="Source of tasks: the ledger alone, or Kafka topics of the queues (PostgreSQL)."),
@@ -111,7 +115,9 @@ def worker(
     from forager.cli.supervise import is_supervised
     from forager.sdk.cli import render
 
-    settings = invocation(context).settings()
+    settings = invocation(context).settings({"region": region})
+    if settings.region is not None and settings.database_url is None:
+        raise Rejected(NEEDS_POSTGRES.format("--region"), fields=[FieldError("--region", "needs FORAGER_DATABASE_URL")])
     if queue and until_idle:
         raise Rejected(ALL_QUEUES, fields=[FieldError("--queue", "cannot be combined with --until-idle")])
     if runner == "kafka":

@@ -107,7 +107,9 @@ def split_q(q: str) -> tuple[str, str]:
 def answer(world: World, config: SerperConfig, query: SerperQuery, weekday: int) -> SerperAnswer:
     """The whole body for a good question: `searchParameters` first, `credits` last."""
     size = PAGE_SIZES[query.endpoint]
-    home = query.zip or f"{int(world.chance('home', query.keyword) * 90_000) + 10_000}"
+    # A text without a ZIP, and each viewport of a map, has a neighbourhood of its own.
+    where = (query.keyword, str(query.sent["ll"])) if query.sent.get("ll") else (query.keyword,)
+    home = query.zip or f"{int(world.chance('home', *where) * 90_000) + 10_000}"
     places = world.page(home, query.keyword, query.page, size)
     whole: dict[str, Any] = {"searchParameters": _echo(config, query)}
     if query.endpoint == "maps":

@@ -13,6 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from forager.core.regions import REGION_FORM, is_region
+
 Part = TypeVar("Part", bound="FeatureSettings")
 
 
@@ -136,6 +138,12 @@ def _header_text(text: str) -> str:
     return text
 
 
+def _region_name(name: str) -> str:
+    if not is_region(name):
+        raise ValueError(REGION_FORM)
+    return name
+
+
 Location = Annotated[Path, AfterValidator(_expanded)]
 TableOrFile = Annotated[Path | str, BeforeValidator(_table_or_file)]
 """The path of a file; or, as text, a table in a warehouse, such as `bigquery:reference.geo_zip_all`."""
@@ -145,6 +153,7 @@ WebUrl = Annotated[str, AfterValidator(_web_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 SchemaName = Annotated[str, AfterValidator(_schema_name)]
+RegionName = Annotated[str, AfterValidator(_region_name)]
 Host = Annotated[str, AfterValidator(_host)]
 HeaderText = Annotated[str, AfterValidator(_header_text)]
 Upper = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)

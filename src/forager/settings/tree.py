@@ -23,6 +23,7 @@ from forager.sdk.settings import (
     Level,
     Location,
     Part,
+    RegionName,
     SchemaName,
     Secrets,
     StoreUrl,
@@ -185,6 +186,11 @@ class Settings(BaseSettings):
         le=87_600,
     )
     capacity: int = _engine(1_000, "Maximum HTTP requests in flight in one process.", ge=1, le=100_000, common=True)
+    region: RegionName | None = _engine(
+        None,
+        "Region in which this process works, such as eu: it takes the lanes that are pinned there, beside those that"
+        " are not pinned (PostgreSQL).",
+    )
     egress_allow: Texts = _engine(
         (), "Private networks that may be reached: CIDR or host:port, separated by commas.", common=True
     )
@@ -240,6 +246,11 @@ class Settings(BaseSettings):
     )
     proxy_file: Location | None = _proxies(
         None, "File with more proxies, one per line; # begins a comment.", common=True
+    )
+    proxy_regions: Texts = _proxies(
+        (),
+        "Use only proxies of these regions, by their two-letter codes, and those without a region; for workers that"
+        " run in a region of their own.",
     )
     proxy_check_url: WebUrl | None = _proxies(
         None, "URL fetched through a proxy to check it; without it, a check only connects to the proxy."

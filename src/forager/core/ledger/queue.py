@@ -377,6 +377,11 @@ class LedgerQueue(Protocol):
         """
         ...
 
+    async def strayed(self, session: Session) -> Sequence[int]:
+        """Return the session's lanes that are pinned to a region which it does not serve (`core/regions.py`): it took
+        them while that region had no workers, and gives them back now."""
+        ...
+
     async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
         """Return the queues of the session's lanes by number, as `surplus` counts them. They may differ from those at
         the time of `take_lanes`: a process that starts changes lanes for which its pipelines declare another queue."""

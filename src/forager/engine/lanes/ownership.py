@@ -258,12 +258,16 @@ class OwnedLanes:
         return bool(taken)
 
     async def _make_room(self, session: Session) -> None:
-        """Give up lanes above our fair share while other sessions want lanes: the longest-held first, and none held for
-        less than a quantum. The others are considered when their quantum is over."""
+        """Give up lanes whose region has workers again, and lanes above our fair share while other sessions want lanes:
+        the longest-held first, and none held for less than a quantum. The others are considered when their quantum is
+        over."""
         now = self._clock.monotonic()
         if now - self._share_asked < SHARE_HOLDS and now < self._share_at:
             return
         self._share_asked, self._share_at = now, math.inf
+        for number in await self._ledger.strayed(session) if self._lanes else ():
+            if number in self._lanes:
+                self._lanes[number].leaving = True
         above = await self._ledger.surplus(session) if len(self._lanes) > 1 else {}
         if above.keys() - {None}:  # a lane's queue may have changed since we took it
             for number, current in (await self._ledger.queues_of_lanes(session)).items():

@@ -5,7 +5,7 @@ with those of other processes. Only an operator changes `is_active`. Proxies are
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -137,13 +137,16 @@ class ProxyPool:
         check: Check,
         *,
         given: Sequence[ProxyEndpoint] = (),
+        regions: Collection[str] = (),
         check_every: float = CHECK_EVERY,
         write_every: float = WRITE_EVERY,
     ) -> None:
+        """`regions`: use only proxies of these regions, and those without one; empty: all proxies."""
         self._store = store
         self._clock = clock
         self._guard = guard
         self._check = check
+        self._regions = frozenset(region.upper() for region in regions)
         self._given = given
         self._check_every = check_every
         self._write_every = write_every
@@ -196,6 +199,10 @@ class ProxyPool:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def _is_near(self, known: Known) -> bool:
+        region = None if known.endpoint is None else known.endpoint.region
+        return not self._regions or region is None or region.upper() in self._regions
 
     # ── an operator ──
 
@@ -341,7 +348,7 @@ class ProxyPool:
     def _line_up(self) -> None:
         """Sort the usable proxies by last use, new ones first. Called whenever one may have become usable."""
         ordered = sorted(self._known.items(), key=lambda item: item[1].last_use)
-        self._line = {proxy: known for proxy, known in ordered if known.usable}
+        self._line = {proxy: known for proxy, known in ordered if known.usable and self._is_near(known)}
 
     def _admit(self, endpoint: ProxyEndpoint, name: str) -> None:
         """Check a proxy with the guard, without a lookup; its name is resolved and checked each time it is dialled."""

@@ -15,6 +15,7 @@ import orjson
 
 from forager.core.ids import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
+from forager.core.regions import MARK
 from forager.ledger.catalog import DEFAULT_QUEUE, Catalog
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs, tell
 from forager.ledger.rules.changes import before_month, day_and_hour
@@ -29,6 +30,7 @@ from forager.ledger.rules.scheduling import (
     room_by_queue,
     served,
 )
+from forager.ledger.tables.regions import OF_LANE
 from forager.sdk.queries import loads
 
 # Lanes whose limits are per worker (`Lane.scope` is `worker`): any number of sessions may use them at once.
@@ -46,9 +48,12 @@ SHARED = 0
 _SHARED_AWAKE = "owner = 0 AND NOT paused AND id <> ALL($2::bigint[])"
 TO_JOIN = f"EXISTS (SELECT 1 FROM lanes WHERE {_SHARED_AWAKE} AND wake_at <= {NOW})"
 """True if a shared lane outside `$2` has work."""
+_ANYWHERE = f"queue NOT LIKE '%{MARK}%'"
+"""The lane is not pinned to a region (`core/regions.py`): a session that serves every queue serves these."""
 _JOIN = f"""
 SELECT id, name, queue FROM lanes
-WHERE {_SHARED_AWAKE} AND wake_at <= $1 AND ($3::text[] IS NULL OR queue = ANY($3::text[]))
+WHERE {_SHARED_AWAKE} AND wake_at <= $1
+  AND CASE WHEN $3::text[] IS NULL THEN {_ANYWHERE} ELSE queue = ANY($3::text[]) END
 ORDER BY wake_at, id LIMIT $4
 """
 
@@ -80,6 +85,7 @@ coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused O
           ORDER BY q.due LIMIT 1), 0)
 """
 _AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
+_AWAKE_ANYWHERE = f"{_AWAKE} AND {_ANYWHERE}"
 _SHARED = f"EXISTS (SELECT 1 FROM sessions o WHERE o.id <> $1 AND o.wants > 0 AND o.lease_until >= {NOW})"
 _BY_QUEUE = f"EXISTS (SELECT 1 FROM sessions o WHERE o.queues IS NOT NULL AND o.lease_until >= {NOW})"
 ALIVE = f"""
@@ -99,8 +105,8 @@ SELECT owner, queue, count(*) FROM lanes WHERE owner = ANY($1::bigint[]) AND NOT
 GROUP BY owner, queue
 """
 _FREE_BY_QUEUE = free_by_queue("$1", "$2")
-_FREE = f"SELECT count(*) FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2) a"
-_MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2 + 1) a"
+_FREE = f"SELECT count(*) FROM (SELECT 1 FROM lanes WHERE {_AWAKE_ANYWHERE} LIMIT $2) a"
+_MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE_ANYWHERE} LIMIT $2 + 1) a"
 _TAKE = """
 WITH pick AS MATERIALIZED (SELECT id FROM lanes l WHERE {awake} ORDER BY {order} LIMIT $2 FOR UPDATE SKIP LOCKED),
 chosen AS MATERIALIZED (SELECT id, row_number() OVER () AS place FROM pick),
@@ -109,8 +115,8 @@ taken AS (UPDATE lanes SET owner = $3, epoch = epoch + 1, wake_at = NULL
 SELECT t.id, t.name, t.state, t.epoch, t.queue FROM taken t JOIN chosen c ON c.id = t.id ORDER BY c.place
 """
 _BEST = f"{_TURN.format(lane='l.id')}, wake_at"
-_TAKE_ALL = _TAKE.format(awake=_AWAKE, order="wake_at")
-_TAKE_BEST = _TAKE.format(awake=_AWAKE, order=_BEST)
+_TAKE_ALL = _TAKE.format(awake=_AWAKE_ANYWHERE, order="wake_at")
+_TAKE_BEST = _TAKE.format(awake=_AWAKE_ANYWHERE, order=_BEST)
 # One walk of ix_lanes_queue_wake_at per queue, each with its own limit ($4 queues, $5 limits).
 _TAKE_FROM = """
 WITH pick AS MATERIALIZED (
@@ -129,17 +135,20 @@ _MORE_THAN_FROM = f"""
 SELECT count(*) > $2 FROM unnest($3::text[]) AS q(name) CROSS JOIN LATERAL (
   SELECT 1 FROM lanes l WHERE l.queue = q.name AND {_AWAKE} LIMIT $2 + 1) a
 """
-_WAITING = f"SELECT {_TURN.format(lane='l.id')} AS turn FROM lanes l WHERE {_AWAKE} ORDER BY turn LIMIT $2"
+_WAITING = f"SELECT {_TURN.format(lane='l.id')} AS turn FROM lanes l WHERE {_AWAKE_ANYWHERE} ORDER BY turn LIMIT $2"
 _WAITING_IN = f"""
 SELECT {_TURN.format(lane="l.id")} AS turn FROM lanes l WHERE l.queue = ANY($3::text[]) AND {_AWAKE}
 ORDER BY turn LIMIT $2
 """
 _OWN = f"SELECT x.id, {_TURN.format(lane='x.id')} FROM unnest($1::bigint[]) AS x(id)"
-_TAKE_ONE = """
+_TAKE_ONE = f"""
 UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = CASE WHEN owner = 0 THEN 0 ELSE $1 END,
   wake_at = CASE WHEN owner = 0 THEN wake_at END
-WHERE id = $2 AND coalesce(owner, $1) IN ($1, 0) AND NOT paused
+WHERE id = $2 AND coalesce(owner, $1) IN ($1, 0) AND NOT paused AND ({_ANYWHERE} OR queue = ANY($3::text[]))
 RETURNING id, name, state, epoch, queue, owner = 0 AS shared
+"""
+_STRAYED = f"""
+SELECT id FROM lanes WHERE owner = $1 AND NOT ({_ANYWHERE} OR queue = ANY($2::text[]))
 """
 _OWNED_BUT_UNKNOWN = f"""
 SELECT id, name, state, epoch, queue FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND NOT {IS_WITHOUT_TASKS}
@@ -229,6 +238,11 @@ async def surplus(db: Db, session: int) -> dict[str | None, int]:
     return {} if share is None or held <= share else {None: held - share}
 
 
+async def strayed(db: Db, session: Session) -> list[int]:
+    """Return the lanes that the session owns although their region has workers of its own again."""
+    return [row[0] for row in await db.fetch(_STRAYED, session.id, list(session.queues or ()))]
+
+
 async def queues_of_lanes(db: Db, session: int) -> dict[int, str]:
     return pairs(await db.fetch("SELECT id, queue FROM lanes WHERE owner = $1", session))
 
@@ -266,9 +280,9 @@ async def demand(db: Db, session: Session, lanes: Sequence[int], most: int) -> D
     return Demand(own, [row[0] for row in await db.fetch(_WAITING_IN, now, most, list(session.queues))])
 
 
-async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:
+async def take_one(db: Db, session: Session, now: int, lane: int) -> OwnedLane | Away:
     """Take one lane, whether or not it has work. Also returns a lane that the session owns already."""
-    row = await db.fetchrow(_TAKE_ONE, session, lane)
+    row = await db.fetchrow(_TAKE_ONE, session.id, lane, list(session.queues or ()))
     if row is not None:
         (owned,) = await _owned(db, [tuple(row)[:-1]], now)
         return replace(owned, epoch=1, shared=True) if row["shared"] else owned
@@ -321,6 +335,16 @@ UPDATE lanes l SET queue = late.queue FROM late WHERE l.id = late.id
 """
 
 
+# A new lane is in the queue of its region from the start: no other worker may send its first requests.
+_CREATE = f"""
+INSERT INTO lanes (name, queue, owner)
+SELECT l.name, l.queue || coalesce((
+  SELECT '{MARK}' || p.region FROM region_pins p WHERE {OF_LANE} ORDER BY length(p.lane) DESC LIMIT 1), ''), l.owner
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS l(name, queue, owner)
+ORDER BY l.name ON CONFLICT (name) DO NOTHING
+"""
+
+
 class LaneNumbers:
     """The numbers of lanes by name. A lane is created at its first mention, in its own transaction: an unused lane does
     no harm, and submissions do not wait for each other's lanes. The catalog has the queue and scope of a new lane."""
@@ -362,9 +386,7 @@ class LaneNumbers:
         names = list(queues)
         owners = [SHARED if self._catalog.is_shared(name) else None for name in names]
         await db.execute(
-            "INSERT INTO lanes (name, queue, owner) SELECT name, queue, owner"
-            " FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(name, queue, owner)"
-            " ORDER BY name ON CONFLICT (name) DO NOTHING",
+            _CREATE,
             names,
             list(queues.values()),
             owners,

@@ -365,7 +365,7 @@ class PostgresLedger(SharedVerbs):
 
         async def command(db: Db) -> OwnedLane | Away:
             alive = await db.fetchrow(f"SELECT {NOW} FROM sessions WHERE id = $1 FOR KEY SHARE", session.id)
-            return Away.ELSEWHERE if alive is None else await lanes.take_one(db, session.id, alive[0], number)
+            return Away.ELSEWHERE if alive is None else await lanes.take_one(db, session, alive[0], number)
 
         owned = await self._connections.run(command)
         if isinstance(owned, OwnedLane):
@@ -374,6 +374,9 @@ class PostgresLedger(SharedVerbs):
 
     async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._connections.run(lambda db: lanes.surplus(db, session.id))
+
+    async def strayed(self, session: Session) -> Sequence[int]:
+        return await self._connections.run(lambda db: lanes.strayed(db, session))
 
     async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
         return await self._connections.run(lambda db: lanes.queues_of_lanes(db, session.id))

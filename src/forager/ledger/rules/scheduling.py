@@ -9,6 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from forager.core.ledger import Settlement
+from forager.core.regions import region_of
 from forager.core.states import ALONE_CRASHES, WAITING_CRASHES, ErrorType, Reason, TaskState
 
 MOST_FREE = 10_000
@@ -31,12 +32,12 @@ class ServingSession:
     session: int
     wants: int
     queues: frozenset[str] | None
-    """None: all queues."""
+    """None: all queues without a region."""
     held: Mapping[str, int] = field(default_factory=dict)
 
     def serves(self, queue: str) -> bool:
         """Return whether it takes lanes of this queue."""
-        return self.queues is None or queue in self.queues
+        return region_of(queue) is None if self.queues is None else queue in self.queues
 
 
 def fair_share(session: int, holders: Iterable[Holder], free: int) -> int | None:

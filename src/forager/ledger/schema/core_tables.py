@@ -70,6 +70,28 @@ lanes = Table(
     Index("ix_lanes_owner", "owner"),
 )
 
+# Where workers are (core/regions.py). A row per region that has ever had a worker …
+regions = Table(
+    "regions",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("seen_at", BigInteger, nullable=False, comment="a worker of it was alive then"),
+)
+
+# … and one per lane that only workers of a region take.
+region_pins = Table(
+    "region_pins",
+    metadata,
+    Column("lane", Text, primary_key=True, comment="its name; the pin also applies to sub-domains"),
+    Column("region", Text, nullable=False),
+    Column(
+        "fails_over_after",
+        BigInteger,
+        comment="milliseconds without a worker of the region after which others may take it; NULL: never",
+    ),
+    Column("created_at", BigInteger, nullable=False),
+)
+
 spending = Table(
     "spending",
     metadata,

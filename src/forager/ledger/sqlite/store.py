@@ -238,6 +238,9 @@ class SqliteLedger(SharedVerbs):
     async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._run(lambda db: lanes.surplus(db, self._memory, session.id))
 
+    async def strayed(self, session: Session) -> Sequence[int]:
+        return ()  # regions need workers on several machines
+
     async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
         return await self._run(lambda db: lanes.queues_of_lanes(db, session.id))
 

@@ -14,6 +14,7 @@ from forager.core.database import Database, Row
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
 from forager.core.invalid import field_errors
+from forager.core.regions import MARK
 from forager.core.rules import FIELDS, Overrides, RobotsFile, Rules
 from forager.sdk.queries import QueryPage, Walk, walk
 
@@ -239,7 +240,8 @@ class LedgerRobots:
 
 _EXACT = "name = :name"
 _FAMILY = "substr(name, 1, CAST(:length AS INTEGER)) = :name"
-_QUEUE = "UPDATE lanes SET queue = :queue WHERE queue <> :queue AND "
+# A lane that is pinned to a region stays there: `celery@eu` is the queue `celery` (core/regions.py).
+_QUEUE = f"UPDATE lanes SET queue = :queue WHERE queue <> :queue AND queue NOT LIKE :queue || '{MARK}%' AND "
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # A session that owns the lane goes on with it, beside the others. Awake: an owned lane has no moment to wake at.
 _SHARE = f"UPDATE lanes SET owner = 0, state = NULL, wake_at = {_NOW} WHERE owner IS DISTINCT FROM 0 AND "

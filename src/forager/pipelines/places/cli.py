@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forager.core.errors import Rejected
+from forager.pipelines.places.job import point_of
 from forager.sdk.cli import render
 from forager.sdk.cli.invocation import JobId, Json, Reached, full_job, invocation, read_job, with_api
 from forager.sdk.cli.render import Figures, Job, Words, answered, count, some, spent_with_assumed
@@ -16,14 +17,27 @@ from forager.sdk.cli.run_job import run_job
 if TYPE_CHECKING:
     from forager.sdk.settings import SettingsTree
 
-commands = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
+commands = typer.Typer(help="Business listings by keyword and ZIP code, or area of any country.", no_args_is_help=True)
 
-Keyword = Annotated[str, typer.Option("--keyword", "-k", help="Search term for every ZIP, such as bars.")]
+Keywords = Annotated[
+    list[str], typer.Option("--keyword", "-k", help="Search term for every ZIP or area, such as bars (repeatable).")
+]
 State = Annotated[str | None, typer.Option("--state", "-s", help="Two letters, such as AZ: every ZIP of that state.")]
 Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP instead of a state (repeatable).")]
 ZipsFrom = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="A file with ZIPs, separated by blanks or lines.")
 ]
+Areas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--area",
+        "-a",
+        help="This area of any country instead: '10115 Berlin', or latitude,longitude,zoom (repeatable).",
+    ),
+]
+AreasFrom = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A file with areas, one per line.")]
+Country = Annotated[str | None, typer.Option(help="With --area: country of the search, two letters, such as de.")]
+Language = Annotated[str | None, typer.Option(help="With --area: language of categories, two letters.")]
 Pages = Annotated[int | None, typer.Option("--pages", "-p", help="Maximum pages of 10 results per ZIP (1 to 10).")]
 BatchSize = Annotated[int | None, typer.Option(help="Maximum queries that a worker leases at once.")]
 Concurrency = Annotated[int | None, typer.Option(help="Maximum requests in flight for this job (1 to 1,000).")]
@@ -34,10 +48,14 @@ PoBoxes = Annotated[bool, typer.Option("--po-boxes", help="With --state: also PO
 @commands.command()
 def plan(
     context: typer.Context,
-    keyword: Keyword,
+    keyword: Keywords,
     state: State = None,
     zips: Zips = None,
     zips_from: ZipsFrom = None,
+    areas: Areas = None,
+    areas_from: AreasFrom = None,
+    country: Country = None,
+    language: Language = None,
     pages: Pages = None,
     concurrency: Concurrency = None,
     max_credits: MaxCredits = None,
@@ -45,7 +63,8 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing."""
-    job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
+    where = _where(state, zips, zips_from, areas, areas_from, country, language)
+    job = _job(keyword, where, pages, None, concurrency, max_credits, po_boxes)
 
     async def quick(settings: Any, database: Any) -> Any:
         from forager.pipelines.places.wiring import price_at_rest
@@ -56,16 +75,20 @@ def plan(
     if as_json:
         render.show_json(priced)
     else:
-        render.out().print(render.facts(plan_figures(priced)))
+        render.out().print(render.facts(plan_figures(priced, _unit(job))))
 
 
 @commands.command()
 def run(
     context: typer.Context,
-    keyword: Keyword,
+    keyword: Keywords,
     state: State = None,
     zips: Zips = None,
     zips_from: ZipsFrom = None,
+    areas: Areas = None,
+    areas_from: AreasFrom = None,
+    country: Country = None,
+    language: Language = None,
     pages: Pages = None,
     batch_size: BatchSize = None,
     concurrency: Concurrency = None,
@@ -86,7 +109,8 @@ def run(
     in-flight tasks, and the job can be resumed. Meanwhile it holds the embedded store, and other commands fail with
     exit code 3: to use them, start `forager up` first.
     """
-    job = _job(keyword, state, _all_zips(zips, zips_from), pages, batch_size, concurrency, max_credits, po_boxes)
+    where = _where(state, zips, zips_from, areas, areas_from, country, language)
+    job = _job(keyword, where, pages, batch_size, concurrency, max_credits, po_boxes)
     if dry_run:
         job["dry_run"] = True
     settings = invocation(context).settings()
@@ -153,11 +177,14 @@ def deepen(
         typer.Option("--pages", "-p", min=1, max=10, help="Last page (default: 10; with -k that of the job)."),
     ] = None,
     max_credits: MaxCredits = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Areas by coordinates: four closer maps of each instead of further pages.")
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only show what it would cost.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read the ZIPs on that a job left cut off: their further pages, or neighbouring terms.
+    """Read the ZIPs or areas on that a job left cut off: their further pages, neighbouring terms, or closer maps.
 
     Shows the estimate and asks before anything is spent. With several terms there is a job for each, and --max-credits
     holds for each of them.
@@ -168,18 +195,17 @@ def deepen(
         whole = await full_job(at.api, job)
         before = (await at.api.get(f"/jobs/{whole}"))["params"]
         seen = await at.api.get("/places/coverage", job=whole)
-        cut = [each["zip"] for each in seen["zips"] if each["state"] == CUT_OFF]
-        passes = second_pass(before, cut, keywords or [], pages, max_credits)
+        passes = second_pass(before, seen["zips"], keywords or [], pages, max_credits, split=split)
         priced = [await at.api.post("/places/plan", each) for each in passes]
         if as_json and (plan or not passes):
             render.show_json([{"job": each, "plan": price} for each, price in zip(passes, priced, strict=True)])
             return
         if not passes:
-            render.out().print("No ZIP of this job was cut off: there is nothing to read on.")
+            render.out().print("Nothing of this job was cut off: there is nothing to read on.")
             return
         for each, price in zip(passes, priced, strict=True):
             if not as_json:
-                render.out().print(render.facts([("second pass", request(each)), *plan_figures(price)]))
+                render.out().print(render.facts([("second pass", request(each)), *plan_figures(price, _unit(each))]))
         if plan:
             return
         if not yes and not typer.confirm("Continue?", err=True):
@@ -196,31 +222,53 @@ CUT_OFF = "cut_off"
 
 
 def second_pass(
-    before: Mapping[str, Any], cut: Sequence[str], keywords: Sequence[str], pages: int | None, max_credits: int | None
+    before: Mapping[str, Any],
+    coverage: Sequence[Mapping[str, Any]],
+    keywords: Sequence[str],
+    pages: int | None,
+    max_credits: int | None,
+    *,
+    split: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the jobs of a second pass over ZIPs that were cut off; none if nothing is left to read. Raises `Rejected`
-    if the first pass has already read to the last page that Serper has."""
+    """Return the jobs of a second pass over what was cut off, one for each keyword; none if nothing is left to read.
+    Raises `Rejected` if the first pass has already read to the last page that Serper has."""
+    cut: dict[str, list[str]] = {}
+    for each in coverage:
+        if each["state"] == CUT_OFF:
+            cut.setdefault(each.get("keyword") or before["keyword"], []).append(each["zip"])
     if not cut:
         return []
     last = int(before.get("pages") or 3)
+    kept = {name: before[name] for name in ("country", "language") if before.get(name)}
     budget = {} if max_credits is None else {"max_credits": max_credits}
+    where = "zips" if before.get("areas") is None else "areas"
     if keywords:
-        each = {"zips": list(cut), "pages": pages or last, **budget}
-        return [{"keyword": keyword, **each} for keyword in keywords]
+        every = list(dict.fromkeys(area for areas in cut.values() for area in areas))
+        each_term = {where: every, "pages": pages or last, **kept, **budget}
+        return [{"keyword": keyword, **each_term} for keyword in keywords]
+    if split:
+        closer = {keyword: _quarters(areas) for keyword, areas in cut.items()}
+        return [
+            {"keyword": keyword, "areas": areas, "pages": pages or last, **kept, **budget}
+            for keyword, areas in closer.items()
+        ]
     if last >= (pages or LAST_PAGE):
         raise Rejected(
             f"The job has read to page {last}. Give a higher --pages (up to {LAST_PAGE}), or neighbouring terms with"
             " -k."
         )
-    return [
-        {
-            "keyword": before["keyword"],
-            "zips": list(cut),
-            "first_page": last + 1,
-            "pages": pages or LAST_PAGE,
-            **budget,
-        }
-    ]
+    further = {"first_page": last + 1, "pages": pages or LAST_PAGE, **kept, **budget}
+    return [{"keyword": keyword, where: areas, **further} for keyword, areas in cut.items()]
+
+
+def _quarters(areas: Sequence[str]) -> list[str]:
+    points = [point_of(area) for area in areas]
+    if None in points:
+        raise Rejected("--split needs areas by coordinates: a ZIP or a name has no quarters. Use -k, or leave it out.")
+    quarters = [str(quarter) for point in points if point is not None for quarter in point.quarters()]
+    if not quarters:
+        raise Rejected("These maps cannot be closer. Use neighbouring terms with -k.")
+    return quarters
 
 
 LAST_PAGE = 10
@@ -241,7 +289,11 @@ def _show_plan(created: Mapping[str, Any]) -> None:
     render.out().print(render.facts([("job", created["job_id"]), *plan_figures(created["plan"])]))
 
 
-def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _unit(job: Mapping[str, Any]) -> str:
+    return "area" if job.get("areas") else "ZIP"
+
+
+def plan_figures(priced: Mapping[str, Any], what: str = "ZIP") -> list[tuple[str, Any]]:
     n, took = render.count, render.duration
 
     def dollars(amount: Any) -> str:
@@ -249,11 +301,17 @@ def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
     package = f", package {priced['package']}" if priced["package"] else ""
     known = priced["zips_with_history"]
-    basis = f"what was recorded of {n(known)} ZIPs" if known else "60 % full pages, since nothing is recorded yet"
+    basis = (
+        f"what was recorded of {render.some(known, what)}"
+        if known
+        else "60 % full pages, since nothing is recorded yet"
+    )
     return [
         (
             "queries",
-            f"{n(priced['queries'])} ({render.some(priced['zips'], 'ZIP')} × {render.some(priced['pages'], 'page')})",
+            f"{n(priced['queries'])} ({render.some(priced['zips'], what)}"
+            + (f" × {render.some(priced['keywords'], 'keyword')}" if priced["keywords"] > 1 else "")
+            + f" × {render.some(priced['pages'], 'page')})",
         ),
         ("credits", f"{n(priced['expected_credits'])} expected, {n(priced['worst_credits'])} at worst"),
         ("money", f"{dollars(priced['expected_usd'])} expected, {dollars(priced['worst_usd'])} at worst"),
@@ -264,6 +322,7 @@ def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
+NOTHING_RECORDED = "60 % full pages, since nothing is recorded yet"
 BINDS = {
     "max_credits": "its budget (--max-credits)",
     "lane_rate": "the rate of the Serper package (FORAGER_SERPER_RATE)",
@@ -272,10 +331,30 @@ BINDS = {
 }
 
 
-def _job(
-    keyword: str,
+def _where(
     state: str | None,
     zips: list[str] | None,
+    zips_from: Path | None,
+    areas: list[str] | None,
+    areas_from: Path | None,
+    country: str | None,
+    language: str | None,
+) -> dict[str, Any]:
+    """Return the parameters that name where to look."""
+    lines = [] if areas_from is None else [line.strip() for line in _text_of(areas_from, "--areas-from").splitlines()]
+    listed = [*(areas or ()), *(line for line in lines if line and not line.startswith("#"))]
+    return {
+        "state": state,
+        "zips": _all_zips(zips, zips_from),
+        "areas": listed if areas or areas_from else None,
+        "country": country,
+        "language": language,
+    }
+
+
+def _job(
+    keywords: Sequence[str],
+    where: Mapping[str, Any],
     pages: int | None,
     batch_size: int | None,
     concurrency: int | None,
@@ -284,9 +363,9 @@ def _job(
 ) -> dict[str, Any]:
     """Return only the given parameters; the others get the defaults of the server."""
     given = {
-        "keyword": keyword,
-        "state": state,
-        "zips": zips,
+        "keyword": keywords[0],
+        "more_keywords": list(keywords[1:]) or None,
+        **where,
         "pages": pages,
         "batch_size": batch_size,
         "concurrency": concurrency,
@@ -300,23 +379,28 @@ def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:
     """Values may contain commas, because people write --zip 85001,85002."""
     given = [part for text in zips or () for part in text.replace(",", " ").split()]
     if file is not None:
-        try:
-            given += file.read_text("utf-8-sig").replace(",", " ").split()
-        except (OSError, UnicodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="--zips-from") from error
+        given += _text_of(file, "--zips-from").replace(",", " ").split()
     return given if given or zips or file else None
+
+
+def _text_of(file: Path, option: str) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint=option) from error
 
 
 # The names of a places job's parts on the command line: queries, places, credits.
 
 
 def request(params: Mapping[str, Any]) -> str:
-    """`bars in AZ`, `bars in 85001, 85002, 85003 and 4 more`."""
-    zips = params.get("zips") or ()
-    where = params.get("state") or ", ".join(zips[:3])
-    more = f" and {len(zips) - 3} more" if len(zips) > 3 and not params.get("state") else ""
-    return f"{params.get('keyword') or ''} in {where}{more}".strip()
+    """`bars in AZ`, `bars, pubs in 85001, 85002, 85003 and 4 more`."""
+    listed = params.get("areas") or params.get("zips") or ()
+    where = params.get("state") or ", ".join(listed[:3])
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 and not params.get("state") else ""
+    keywords = ", ".join([params.get("keyword") or "", *(params.get("more_keywords") or ())])
+    return f"{keywords} in {where}{more}".strip()
 
 
 def saved(job: Job) -> int | None:

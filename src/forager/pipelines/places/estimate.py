@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.extract.serper import package_for
-from forager.pipelines.places.job import PlacesJob, zip_codes
-from forager.pipelines.places.parse import CREDIT
+from forager.pipelines.places.job import PlacesJob, point_of, zip_codes
+from forager.pipelines.places.parse import CREDIT, MAP_CREDITS
 from forager.pipelines.places.zips import ZipTable
 
 PRIOR = 0.6
@@ -30,6 +30,8 @@ class Terms:
     concurrency: int = 1_000
     latency: float = 1.0
     price_per_1000: Decimal | None = None
+    map_credits: int = MAP_CREDITS
+    """Of a page of a map, for areas by coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ class Density:
     def knows(self, zip_code: str) -> bool:
         return zip_code in self.same_keyword or zip_code in self.any_keyword
 
-    def reach(self, zip_code: str, page: int) -> float:
+    def reach(self, zip_code: str, page: int, *, same_keyword: bool = True) -> float:
         """Return the probability that this page of the ZIP is queried: page 1 always, later ones only after full
         pages."""
         if page == 1:
             return 1.0
-        same = self.same_keyword.get(zip_code)
+        same = self.same_keyword.get(zip_code) if same_keyword else None
         if same is not None:
             # The same query ran before and will end at the same page, so this is a depth and not a probability.
             return 1.0 if not same.short else min(1.0, max(0.0, same.full / same.short - page + 2))
@@ -92,9 +94,10 @@ class PlacesPlan(BaseModel):
         },
     )
 
-    zips: int = Field(description="Number of ZIPs.")
+    zips: int = Field(description="Number of ZIPs or areas.")
+    keywords: int = Field(default=1, description="Number of keywords; each is searched in every ZIP or area.")
     pages: int = Field(description="Maximum pages per ZIP.")
-    queries: int = Field(description="Tasks of the job: ZIPs times pages.")
+    queries: int = Field(description="Tasks of the job: ZIPs times keywords times pages.")
     worst_credits: int = Field(description="Credits if every page is full, never above max_credits.")
     expected_credits: int = Field(description="Expected credits by recorded density, never above max_credits.")
     zips_with_history: int = Field(
@@ -116,18 +119,27 @@ def estimate(job: PlacesJob, zips: ZipTable, terms: Terms, density: Density | No
     density = density or Density()
     codes = zip_codes(job, zips)
     depth = job.pages - job.first_page + 1  # a second pass begins behind pages that were full
-    likely = [sum(density.reach(code, page) for code in codes) for page in range(1, depth + 1)]
-    most = None if job.max_credits is None else job.max_credits // CREDIT
-    expected, worst = _within(likely, most), _within([float(len(codes))] * depth, most)
+    others, keywords = len(job.more_keywords), 1 + len(job.more_keywords)
+    likely = [
+        sum(
+            density.reach(code, page) + (others * density.reach(code, page, same_keyword=False) if others else 0)
+            for code in codes
+        )
+        for page in range(1, depth + 1)
+    ]
+    credit = CREDIT if job.areas is None or point_of(job.areas[0]) is None else terms.map_credits
+    most = None if job.max_credits is None else job.max_credits // credit
+    expected, worst = _within(likely, most), _within([float(len(codes) * keywords)] * depth, most)
     pace = _pace(job, terms)
     seconds = _seconds(expected, pace, terms.latency)
     package = package_for(terms.rate) if terms.price_per_1000 is None else None
     price = package.price_per_1000 if package else terms.price_per_1000 or Decimal(0)
-    expected_credits, worst_credits = round(sum(expected)) * CREDIT, round(sum(worst)) * CREDIT
+    expected_credits, worst_credits = round(sum(expected)) * credit, round(sum(worst)) * credit
     return PlacesPlan(
         zips=len(codes),
+        keywords=keywords,
         pages=depth,
-        queries=len(codes) * depth,
+        queries=len(codes) * keywords * depth,
         worst_credits=worst_credits,
         expected_credits=expected_credits,
         zips_with_history=sum(map(density.knows, codes)),

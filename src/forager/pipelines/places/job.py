@@ -3,9 +3,11 @@
 The class validates the shape; `check` validates against the reference data.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Self
+from math import cos, radians
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +28,10 @@ from forager.core.task import Task
 from forager.pipelines.places.zips import ZipTable, is_zip
 
 MAX_ZIPS = 50_000
+MOST_KEYWORDS = 50
+MOST_AREA = 200
+CLOSEST, FARTHEST, USUAL_ZOOM = 21, 3, 14
+"""Zoom of a map: one step more shows a quarter of the area."""
 _NAMED = 5  # how many wrong values a message names before it only counts them
 
 
@@ -51,6 +57,79 @@ def _two_letters(state: str) -> str:
     if not (len(state) == 2 and state.isascii() and state.isalpha()):
         raise ValueError("a state is two letters, such as AZ")
     return state
+
+
+def _code(text: str) -> str:
+    if not (len(text) == 2 and text.isascii() and text.isalpha()):
+        raise ValueError("use two letters, such as de")
+    return text
+
+
+class Point(NamedTuple):
+    """The middle of a map, and its zoom."""
+
+    latitude: float
+    longitude: float
+    zoom: int
+
+    def __str__(self) -> str:
+        return f"{self.latitude:g},{self.longitude:g},{self.zoom}"
+
+    @property
+    def viewport(self) -> str:
+        """Return it as the upstream writes it."""
+        return f"@{self.latitude:g},{self.longitude:g},{self.zoom}z"
+
+    def quarters(self) -> tuple["Point", ...]:
+        """Return the four maps, one step closer, that cover the same area; none if there is no closer map."""
+        if self.zoom >= CLOSEST:
+            return ()
+        # A map of two tiles in each direction is 720 / 2^zoom degrees wide; the middles of its quarters are a quarter
+        # of that apart from its own. Degrees of latitude shrink towards the poles.
+        across = 180 / 2**self.zoom
+        up = across * cos(radians(self.latitude))
+        return tuple(
+            Point(
+                round(max(-85.0, min(85.0, self.latitude + north * up)), 6),
+                round((self.longitude + east * across + 180) % 360 - 180, 6),
+                self.zoom + 1,
+            )
+            for north in (1, -1)
+            for east in (-1, 1)
+        )
+
+
+_POINT = re.compile(r"\s*(-?\d{1,2}(?:\.\d+)?)\s*,\s*(-?\d{1,3}(?:\.\d+)?)\s*(?:,\s*(\d{1,2})z?\s*)?")
+
+
+def point_of(area: str) -> Point | None:
+    """Read `48.137,11.575` or, with a zoom, `48.137,11.575,15`; None for the name of a place. Raises `ValueError` for
+    coordinates that are on no map."""
+    match = _POINT.fullmatch(area)
+    if match is None:
+        return None
+    point = Point(float(match[1]), float(match[2]), int(match[3] or USUAL_ZOOM))
+    if abs(point.latitude) > 85 or abs(point.longitude) > 180 or not FARTHEST <= point.zoom <= CLOSEST:
+        raise ValueError(
+            f"{area[:40]!r} is on no map: use a latitude up to 85, a longitude up to 180 and a zoom of {FARTHEST} to"
+            f" {CLOSEST}"
+        )
+    return point
+
+
+def _area(text: object) -> object:
+    """Return an area in canonical form: a name with its white space collapsed, or coordinates with a zoom."""
+    if not isinstance(text, str):
+        return text
+    name = str(_collapsed(text))
+    point = point_of(name)
+    return name if point is None else str(point)
+
+
+def _nameable(area: str) -> str:
+    if "/" in area or not area:
+        raise ValueError("an area is the name of a place, without /, or coordinates such as 48.137,11.575")
+    return _printable(area)
 
 
 def _five_digits(text: str) -> str:
@@ -94,6 +173,20 @@ ZipCode = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]}),
 ]
 """One. A list of them is checked as a whole, so that a message names several."""
+Letters = Annotated[
+    str,
+    AfterValidator(str.strip),
+    AfterValidator(str.lower),
+    AfterValidator(_code),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z]{2}$"}),
+]
+Area = Annotated[
+    str,
+    Field(max_length=MOST_AREA),
+    BeforeValidator(_area),
+    AfterValidator(_nameable),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_AREA, "examples": ["10115 Berlin"]}),
+]
 ZipText = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]})]
 PageCount = Annotated[
     int, Field(strict=True, ge=1, le=10, description="Maximum pages of 10 results per ZIP.", examples=[3])
@@ -112,7 +205,7 @@ Credits = Annotated[
 
 
 class PlacesJob(BaseModel):
-    """Business listings for a keyword, in a state or in given ZIPs."""
+    """Business listings for keywords, in a state, in given ZIPs, or in areas of any country."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -121,12 +214,33 @@ class PlacesJob(BaseModel):
             "examples": [
                 {"keyword": "bars", "state": "AZ", "pages": 3, "max_credits": 1000},
                 {"keyword": "coffee roasters", "zips": ["02139", "85001"], "dry_run": True},
+                {"keyword": "bars", "more_keywords": ["pubs"], "areas": ["10115 Berlin", "Leipzig"], "country": "de"},
+                {"keyword": "bars", "areas": ["48.137,11.575,15"], "country": "de", "language": "de"},
             ]
         },
     )
 
     keyword: Keyword
+    more_keywords: Annotated[
+        tuple[Keyword, ...],
+        Field(max_length=MOST_KEYWORDS, description="Further terms for the same ZIPs or areas, in the same budget."),
+    ] = ()
     state: State | None = None
+    areas: Annotated[
+        tuple[Area, ...] | None,
+        Field(
+            max_length=MAX_ZIPS,
+            description="Instead of ZIPs, in any country: names of places, as people search for them (with a postal"
+            " code if you like), or coordinates with a zoom of the map: latitude,longitude,zoom. Not both in one job.",
+            examples=[["10115 Berlin", "Leipzig"]],
+        ),
+    ] = None
+    country: Annotated[
+        Letters | None, Field(description="With `areas`: country of the search, two letters.", examples=["de"])
+    ] = None
+    language: Annotated[
+        Letters | None, Field(description="With `areas`: language of categories, two letters.", examples=["de"])
+    ] = None
     zips: Annotated[
         tuple[ZipText, ...] | None,
         Field(
@@ -166,10 +280,31 @@ class PlacesJob(BaseModel):
             raise ValueError("give at least one ZIP, or leave `zips` out and give a `state`")
         return trimmed
 
+    @field_validator("areas", mode="after")
+    @classmethod
+    def _each_area_once(cls, areas: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if areas is None:
+            return None
+        once = tuple(dict.fromkeys(areas))
+        if not once:
+            raise ValueError("give at least one area, or leave `areas` out")
+        if len({point_of(area) is None for area in once}) > 1:
+            raise ValueError(
+                "names and coordinates have different prices: give one kind, and the other to a second job"
+            )
+        return once
+
     @model_validator(mode="after")
     def _state_or_zips(self) -> Self:
-        if self.state is None and self.zips is None:
-            raise ValueError("give `state` (such as AZ) or `zips` (such as 85001)")
+        if len({self.keyword, *self.more_keywords}) < 1 + len(self.more_keywords):
+            raise ValueError("a keyword is given twice; each is searched once")
+        if self.areas is None and (self.country or self.language):
+            raise ValueError("`country` and `language` belong to `areas`; ZIPs are in the United States")
+        if self.areas is not None:
+            if self.state is not None or self.zips is not None:
+                raise ValueError("give `areas`, or `zips`, or a `state`: one of them names where to look")
+        elif self.state is None and self.zips is None:
+            raise ValueError("give `state` (such as AZ), `zips` (such as 85001) or `areas` (such as 10115 Berlin)")
         if self.first_page > self.pages:
             raise ValueError(f"`first_page` is {self.first_page}, above the last page; set `pages` to it or higher")
         if self.state is not None and self.zips is not None:
@@ -198,7 +333,9 @@ def places_params(defaults: PlacesDefaults) -> type[PlacesJob]:
 
 
 def zip_codes(job: PlacesJob, zips: ZipTable) -> Sequence[str]:
-    """Return the ZIPs of a job in order. Each has a query for every page from `first_page` to `pages`."""
+    """Return the ZIPs or areas of a job in order. Each has a query for every page from `first_page` to `pages`."""
+    if job.areas is not None:
+        return job.areas
     if job.zips is not None:
         return job.zips
     return [known.zip for known in zips.of_state(job.state or "", po_boxes=job.po_boxes)]
@@ -206,6 +343,8 @@ def zip_codes(job: PlacesJob, zips: ZipTable) -> Sequence[str]:
 
 def check(job: PlacesJob, zips: ZipTable) -> None:
     """Raise `Rejected`, with a remedy per field, if a state or ZIP is not in the reference data."""
+    if job.areas is not None:
+        return
     wrong = _wrong_zips(job.zips, zips) if job.zips is not None else _wrong_state(job, zips)
     if wrong is not None:
         raise Rejected(f"{wrong.field}: {wrong.message}", fields=[wrong])
@@ -242,7 +381,7 @@ def _named(values: Sequence[str]) -> str:
     return f"{few} and {more} more" if more > 0 else few
 
 
-# The one kind of task that places has: one page of results for a keyword in a ZIP.
+# The tasks: one page of results for a keyword in a ZIP or an area, and one page of a map.
 
 
 LANE = "serper"
@@ -257,12 +396,17 @@ class Query(Task):
 
     keyword: str
     zip: str
+    """The ZIP; or the area, as the job names it."""
     page: int
     pages: int
     state: str | None = None
+    further: bool = False
+    """True if its keyword is one of the job's `more_keywords`."""
+    country: str | None = None
+    language: str | None = None
 
     def key(self) -> str:
-        return f"{self.zip}/{self.page}"
+        return self._key(self.page)
 
     def lane(self) -> str:
         return LANE
@@ -274,8 +418,22 @@ class Query(Task):
 
     def previous(self) -> str | None:
         """Return the key of the previous page, which must be completed first."""
-        return f"{self.zip}/{self.page - 1}" if self.page > 1 else None
+        return self._key(self.page - 1) if self.page > 1 else None
 
     def later_pages(self, because: str) -> tuple[Skip, ...]:
         """Return skips for the remaining pages of this ZIP. `because` is their error message."""
-        return tuple(Skip(f"{self.zip}/{page}", EARLY_EXIT, because) for page in range(self.page + 1, self.pages + 1))
+        return tuple(Skip(self._key(page), EARLY_EXIT, because) for page in range(self.page + 1, self.pages + 1))
+
+    def _key(self, page: int) -> str:
+        """Only a further keyword is in the key: reports read the job's own from the job."""
+        return f"{self.zip}/{page}/{self.keyword}" if self.further else f"{self.zip}/{page}"
+
+
+class MapQuery(Query):
+    """A page of a map. `zip` has its middle and its zoom (`Point`)."""
+
+    kind: ClassVar[str] = "places.map_query"
+
+    @property
+    def text(self) -> str:
+        return self.keyword

@@ -22,7 +22,9 @@ from forager.pipelines.places.job import Query
 from forager.pipelines.places.records import SOURCE, SOURCE_VERSION, Place, Sighting
 
 CREDIT = 1
-"""The price of a query if the answer does not contain it."""
+"""The price of a query if the answer does not contain it …"""
+MAP_CREDITS = 3
+"""… and that of a page of a map."""
 MOST_TEXT = 4_096
 MOST_CATEGORY = 256
 MOST_ID = 512  # a key is indexed, and PostgreSQL refuses index entries beyond 2.7 KB
@@ -38,24 +40,26 @@ class PlacesPage:
     credits: int | None
 
 
-def read_page(response: Response) -> PlacesPage:
-    """Return the rows of an answer. Raises `Permanent`, with the body as evidence, if it is malformed."""
+def read_page(response: Response, price: int = CREDIT) -> PlacesPage:
+    """Return the rows of an answer. Raises `Permanent`, with the body as evidence, if it is malformed; `price` is then
+    counted unless the answer contains its own."""
     try:
         answer = orjson.loads(response.body)
     except ValueError as error:
-        raise _nonsense(response, f"malformed JSON ({error})") from error
+        raise _nonsense(response, f"malformed JSON ({error})", price) from error
     if not isinstance(answer, dict):
-        raise _nonsense(response, "JSON that is not an object")
+        raise _nonsense(response, "JSON that is not an object", price)
     if _NUL in response.body:
         answer = _without_nul(answer)
     rows = answer.get("places")
     if rows is None:
         rows = []
     credits_ = count(answer.get("credits"))
+    cost = price if credits_ is None else credits_
     if not isinstance(rows, list):
-        raise _nonsense(response, "`places` that is not a list", credits_)
+        raise _nonsense(response, "`places` that is not a list", cost)
     if not all(isinstance(row, dict) for row in rows):
-        raise _nonsense(response, "a place that is not an object", credits_)
+        raise _nonsense(response, "a place that is not an object", cost)
     return PlacesPage(tuple(rows), credits_)
 
 
@@ -166,9 +170,8 @@ def _sighting(uid: str, row: dict[str, Any], page: PlacesPage, query: Query, res
     )
 
 
-def _nonsense(response: Response, what: str, credits_: int | None = None) -> Permanent:
+def _nonsense(response: Response, what: str, cost: int) -> Permanent:
     # The call succeeded for Serper, so it was charged: counted as spent, that a budget may hold.
-    cost = CREDIT if credits_ is None else credits_
     evidence = Evidence(response.body, response.headers.get("Content-Type", "application/json"))
     message = (
         f"Serper answered with {what}. The body is kept with this dead letter; retry it if it was a passing fault."

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forager.core.database import Database, Row
+from forager.core.database import Database, Dialect, Row
 from forager.core.errors import NotFound
 from forager.pipelines.places.estimate import Density, Pages
 from forager.pipelines.places.records import Place
 from forager.sdk.queries import QueryPage, Walk, at, job_number, stored_key, walk
 from forager.sdk.reports import Report
 
-FULL_PAGE = 10
+FULL_PAGE, FULL_MAP = 10, 20
 JOBS_LOOKED_AT = 2_000
 JOBS_READ = 50
 TASKS_READ = 100_000
@@ -88,20 +88,44 @@ async def density(db: Database, *, keyword: str, state: str | None = None, full_
     """Count full and short pages by ZIP, from the newest jobs there: those for the same keyword first."""
     same: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     other: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    area, further = key_parts(db)
     for job in await _jobs_worth_reading(db, keyword, state):
-        rows = await db.fetch(_PAGES, {"job": job["id"], "full": full_page})
+        rows = await db.fetch(_PAGES.format(area=area, further=further), {"job": job["id"], "full": full_page})
         for row in rows:
-            for seen in (same, other) if job["keyword"] == keyword else (other,):
+            for seen in (same, other) if job["keyword"] == keyword and row["own"] else (other,):
                 seen[row["zip"]][0] += row["full_pages"]
                 seen[row["zip"]][1] += row["pages"] - row["full_pages"]
     return Density(same_keyword=_pages(same), any_keyword=_pages(other))
 
 
-# A query's key is `<zip>/<page>`. The job's tasks of one kind are neighbours in uq_tasks_job_kind_key.
-_PAGES = """
-SELECT substr(key, 1, 5) AS zip, count(*) AS pages,
-       sum(CASE WHEN CAST(facts ->> 'results_count' AS INTEGER) >= :full THEN 1 ELSE 0 END) AS full_pages
-FROM tasks WHERE job_id = :job AND kind = 'places.query' AND state = 4 GROUP BY substr(key, 1, 5)
+# A query's key is `<zip or area>/<page>`, and for a further keyword `<zip or area>/<page>/<keyword>`. The job's tasks
+# of one kind are neighbours in uq_tasks_job_kind_key.
+_REST = "substr(key, instr(key, '/') + 1)"
+_PARTS: dict[Dialect, tuple[str, str]] = {
+    "sqlite": (
+        "substr(key, 1, instr(key, '/') - 1)",
+        f"CASE WHEN instr({_REST}, '/') > 0 THEN substr({_REST}, instr({_REST}, '/') + 1) ELSE '' END",
+    ),
+    "postgresql": (
+        "split_part(key, '/', 1)",
+        "substr(key, length(split_part(key, '/', 1)) + length(split_part(key, '/', 2)) + 3)",
+    ),
+}
+OF_QUERIES = "kind IN ('places.query', 'places.map_query')"
+IS_FULL = (
+    f"CAST(facts ->> 'results_count' AS INTEGER) >= CASE WHEN kind = 'places.map_query' THEN {FULL_MAP} ELSE :full END"
+)
+
+
+def key_parts(db: Database) -> tuple[str, str]:
+    """Return SQL for the ZIP or area of a query's key, and for its further keyword, '' if it has the job's own."""
+    return _PARTS[db.dialect]
+
+
+_PAGES = f"""
+SELECT {{area}} AS zip, {{further}} = '' AS own, count(*) AS pages,
+       sum(CASE WHEN {IS_FULL} THEN 1 ELSE 0 END) AS full_pages
+FROM tasks WHERE job_id = :job AND {OF_QUERIES} AND state = 4 GROUP BY 1, 2
 """
 
 

@@ -7,21 +7,21 @@ from pydantic import Field
 
 from forager.core.database import Database
 from forager.core.errors import NotFound
-from forager.pipelines.places.reports import FULL_PAGE, PlaceFilter, walk_for
+from forager.pipelines.places.reports import FULL_PAGE, IS_FULL, OF_QUERIES, PlaceFilter, key_parts, walk_for
 from forager.sdk.queries import MOST, job_number, walk
 from forager.sdk.reports import Report
 
 MOST_POINTS = 20_000
 COLUMNS = ("place_uid", "title", "latitude", "longitude", "rating", "rating_count", "category", "address")
 
-_ZIPS = """
-SELECT substr(key, 1, 5) AS zip, count(*) AS pages,
+_ZIPS = f"""
+SELECT {{area}} AS zip, {{further}} AS further, count(*) AS pages,
        sum(CASE WHEN state = 4 THEN 1 ELSE 0 END) AS read,
-       sum(CASE WHEN state = 4 AND CAST(facts ->> 'results_count' AS INTEGER) >= :full THEN 1 ELSE 0 END) AS full_pages,
+       sum(CASE WHEN state = 4 AND {IS_FULL} THEN 1 ELSE 0 END) AS full_pages,
        sum(CASE WHEN state = 4 THEN CAST(facts ->> 'results_count' AS INTEGER) ELSE 0 END) AS places,
        sum(CASE WHEN state = 5 THEN 1 ELSE 0 END) AS failed,
        sum(CASE WHEN state = 6 THEN 1 ELSE 0 END) AS skipped
-FROM tasks WHERE job_id = :job AND kind = 'places.query' GROUP BY substr(key, 1, 5) ORDER BY zip
+FROM tasks WHERE job_id = :job AND {OF_QUERIES} GROUP BY 1, 2 ORDER BY 1, 2
 """
 _NEWEST = "SELECT public_id FROM jobs WHERE pipeline = 'places' AND total > 0 ORDER BY id DESC LIMIT 1"
 
@@ -34,9 +34,12 @@ class PlacePoints(Report):
 
 
 class ZipCoverage(Report):
-    """Coverage of one ZIP: the pages that were read and where they ended."""
+    """Coverage of one ZIP or area by one keyword: the pages that were read and where they ended."""
 
-    zip: str
+    zip: str = Field(description="The ZIP; or the area, as the job names it.")
+    keyword: str | None = Field(
+        default=None, description="One of `more_keywords`, for which the area was searched too; null: the job's own."
+    )
     pages: int = Field(description="Pages that the job may read.")
     read: int = Field(description="Pages that were read.")
     full: int = Field(description="Pages among these that were full.")
@@ -75,7 +78,9 @@ async def coverage(db: Database, job: UUID | None) -> Coverage:
         if not newest:
             raise NotFound("There is no places job yet.")
         job = UUID(newest[0]["public_id"])
-    rows = await db.fetch(_ZIPS, {"job": await job_number(db, job), "full": FULL_PAGE})
+    area, further = key_parts(db)
+    values = {"job": await job_number(db, job), "full": FULL_PAGE}
+    rows = await db.fetch(_ZIPS.format(area=area, further=further), values)
     return Coverage(job_id=job, zips=[_zip(row) for row in rows])
 
 
@@ -90,4 +95,4 @@ def _zip(row: Any) -> ZipCoverage:
         state = "empty"
     else:
         state = "cut_off" if full == counts["pages"] else "complete"
-    return ZipCoverage(zip=row["zip"], full=full, state=state, **counts)
+    return ZipCoverage(zip=row["zip"], keyword=row["further"] or None, full=full, state=state, **counts)

@@ -19,6 +19,9 @@ class PlacesSettings(SerperSettings):
     retry_delay_seconds: float = _places(
         5.0, "Wait before the first retry; doubles with each.", seed="RETRY_DELAY_SECONDS", ge=0, le=86_400
     )
+    serper_map_credits: int = _places(
+        3, "Credits of one page of a map, for areas by coordinates: Serper's price is not documented.", ge=1, le=100
+    )
     zip_table: TableOrFile | None = _places(
         None, "CSV with the columns zip and state, or bigquery:DATASET.TABLE (default: the included table)."
     )

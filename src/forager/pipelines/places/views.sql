@@ -25,7 +25,14 @@ SELECT
   $time(j.finished_at) AS finished_at,
   $object(
     -- A dry run has no tasks, only its estimate.
-    'zips', CASE WHEN j.total > 0 THEN j.total / ($int(j.params ->> 'pages'))
+    'zips', CASE WHEN j.total > 0 THEN j.total / (($int(j.params ->> 'pages')
+        - coalesce($int(j.params ->> 'first_page'), 1) + 1)
+-- @sqlite
+        * (1 + coalesce(json_array_length(j.params, '$.more_keywords'), 0)))
+-- @postgresql
+        * (1 + CASE WHEN json_typeof(j.params -> 'more_keywords') = 'array'
+          THEN json_array_length(j.params -> 'more_keywords') ELSE 0 END))
+-- @both
       ELSE coalesce($int(j.estimate ->> 'zips'), 0) END,
     'queries', j.total,
     'successes', j.completed,
@@ -47,7 +54,7 @@ SELECT job_id, keyword, state, pages, batch_size, dry_run, concurrency, status, 
   totals
 FROM places_jobs;
 
--- ZIP and page are read from the task's key, `<zip>/<page>`.
+-- ZIP (or area), page and a further keyword are read from the task's key, `<zip>/<page>` or `<zip>/<page>/<keyword>`.
 CREATE VIEW places_queries AS
 SELECT
   t.job_id AS job_number,
@@ -56,11 +63,17 @@ SELECT
 -- @sqlite
   substr(t.key, 1, instr(t.key, '/') - 1) AS zip,
   CAST(substr(t.key, instr(t.key, '/') + 1) AS INTEGER) AS page,
-  substr(t.key, 1, instr(t.key, '/') - 1) || ' ' || (j.params ->> 'keyword') AS q,
+  CASE WHEN t.kind = 'places.query' THEN substr(t.key, 1, instr(t.key, '/') - 1) || ' ' ELSE '' END
+    || CASE WHEN instr(substr(t.key, instr(t.key, '/') + 1), '/') > 0
+      THEN substr(substr(t.key, instr(t.key, '/') + 1), instr(substr(t.key, instr(t.key, '/') + 1), '/') + 1)
+      ELSE j.params ->> 'keyword' END AS q,
 -- @postgresql
   split_part(t.key, '/', 1) AS zip,
   CAST(split_part(t.key, '/', 2) AS bigint) AS page,
-  split_part(t.key, '/', 1) || ' ' || (j.params ->> 'keyword') AS q,
+  CASE WHEN t.kind = 'places.query' THEN split_part(t.key, '/', 1) || ' ' ELSE '' END
+    || CASE WHEN split_part(t.key, '/', 3) <> ''
+      THEN substr(t.key, length(split_part(t.key, '/', 1)) + length(split_part(t.key, '/', 2)) + 3)
+      ELSE j.params ->> 'keyword' END AS q,
 -- @both
   CASE
     WHEN t.state = 3 THEN 'processing'
@@ -88,7 +101,7 @@ SELECT
     'facts', $json(t.facts), 'input', $text(t.body)
   ) AS details
 FROM tasks_now t JOIN jobs j ON j.id = t.job_id
-WHERE t.kind = 'places.query';
+WHERE t.kind IN ('places.query', 'places.map_query');
 
 CREATE VIEW serper_queries AS
 SELECT job_id, zip, page, q, status, claim_id, claimed_at, api_status, results_count, credits, error, ran_at

@@ -38,7 +38,7 @@ def build(settings: SettingsTree) -> Pipeline:
         cap_day=own.serper_max_credits_day,
         cap_month=own.serper_max_credits_month,
     )
-    serper = Serper(base_url=own.serper_base_url, timeout=own.serper_timeout_seconds)
+    serper = Serper(own.serper_base_url, own.serper_timeout_seconds, map_credits=own.serper_map_credits)
     defaults = PlacesDefaults(pages=own.default_pages, batch_size=own.default_batch_size)
     return pipeline.build(serper, lane=lane, params=places_params(defaults))
 
@@ -103,7 +103,12 @@ async def price_at_rest(settings: SettingsTree, database: Database | None, param
 
 
 def _terms(own: PlacesSettings) -> Terms:
-    return Terms(rate=own.serper_rate, concurrency=own.serper_concurrency, price_per_1000=own.serper_price_per_1000)
+    return Terms(
+        rate=own.serper_rate,
+        concurrency=own.serper_concurrency,
+        price_per_1000=own.serper_price_per_1000,
+        map_credits=own.serper_map_credits,
+    )
 
 
 async def charge(service: Service, job: PlacesJob) -> Charge | None:

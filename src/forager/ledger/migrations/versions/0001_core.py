@@ -90,6 +90,8 @@ def downgrade() -> None:
         "api_keys",
         "series",
         "spending",
+        "region_pins",
+        "regions",
         "lanes",
         "sessions",
     ):
@@ -136,6 +138,24 @@ def _create_work() -> None:
         ["wake_at"],
         sqlite_where=sa.text("owner IS NULL"),
         postgresql_where=sa.text("owner IS NULL"),
+    )
+    op.create_table(
+        "regions",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False, comment="a worker of it was alive then"),
+        sa.PrimaryKeyConstraint("name", name="pk_regions"),
+    )
+    op.create_table(
+        "region_pins",
+        sa.Column("lane", sa.Text(), nullable=False, comment="its name; the pin also applies to sub-domains"),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column(
+            "fails_over_after",
+            sa.BigInteger(),
+            comment="milliseconds without a worker of the region after which others may take it; NULL: never",
+        ),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("lane", name="pk_region_pins"),
     )
     op.create_table(
         "spending",
