@@ -1,8 +1,9 @@
-"""No-op tasks through submit → lease → settle in one process, on both stores and through two peers on PostgreSQL.
+"""No-op tasks through submit → lease → settle in one process, on both stores and through three peers on PostgreSQL.
 
 One lane, 100 jobs, every feature on. One caller creates all jobs, then does all tasks, turn by turn; the peers do the
-same on the same server, each with a database of its own. Told beside it: two callers, each of which goes on while the
-other waits for its commit. An engine is one caller; two are what the store itself can take.
+same on the same server, each with a database of its own. Then the same where each task finds a record: ours is stored
+in the settlement, awa's by the handler. Told beside it: two callers, each of which goes on while the other waits for
+its commit. An engine is one caller; two are what the store itself can take.
 """
 
 import statistics
@@ -23,6 +24,8 @@ PEERS = {
     "pgqueuer": ("pgqueuer", 50_000, ()),
     "pgqueuer_fastest": ("pgqueuer", 50_000, ("500",)),
     "procrastinate": ("procrastinate", 5_000, ()),
+    "awa": ("awa", 50_000, ()),
+    "awa_records": ("awa", 50_000, ("records",)),
 }
 """By the name of its figure: the peer, its tasks, its own arguments."""
 TARGETS = (
@@ -30,6 +33,8 @@ TARGETS = (
     Target("postgres_per_s", at_least=13_000, quiet_only=True),
     Target("vs_pgqueuer", at_least=2.5),
     Target("vs_procrastinate", at_least=20),
+    Target("vs_awa", at_least=1),
+    Target("vs_awa_records", at_least=1),
 )
 
 
@@ -46,23 +51,26 @@ def main(options: Options) -> None:
             for kind in options.stores:
                 rates[kind].append(ours(stores, kind, tasks_each, number))
                 rates[f"{kind}_two_callers"].append(ours(stores, kind, tasks_each, number, callers=2))
+                rates[f"{kind}_records"].append(ours(stores, kind, tasks_each // 2, number, records=True))
             for name in PEERS if "postgres" in options.stores else ():
                 rates[name].append(theirs(stores, name, number, quick=options.quick))
         machine.sample()
     report(rates, machine)
 
 
-def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int, *, callers: int = 1) -> float:
+def ours(
+    stores: Stores, kind: StoreKind, tasks_each: int, number: int, *, callers: int = 1, records: bool = False
+) -> float:
     store = stores.new(kind)
     stores.settle()
 
     async def run() -> float:
         async with open_ledger(store, noop_catalog()) as ledger:
-            timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each, callers=callers)
+            timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each, callers=callers, records=records)
         parts = (
             f"submit {timing.submit:.2f} s, lease + settle {timing.work:.2f} s; our CPU {timing.cpu_us:.1f} µs a task"
         )
-        who = kind if callers == 1 else f"{kind}_two_callers"
+        who = f"{kind}_records" if records else kind if callers == 1 else f"{kind}_two_callers"
         print(f"  round {number}: {who:20} {timing.per_s:9,.0f}/s  ({parts})", flush=True)
         return timing.per_s
 
@@ -90,7 +98,8 @@ def report(rates: dict[str, list[float]], machine: Machine) -> None:
     figures: dict[str, float] = {f"{name}_per_s": round(median[name]) for name in rates if name not in PEERS}
     for peer in PEERS:
         if peer in rates:
-            pairs = zip(rates["postgres"], rates[peer], strict=True)
+            same = "postgres_records" if peer.endswith("_records") else "postgres"
+            pairs = zip(rates[same], rates[peer], strict=True)
             figures[f"vs_{peer}"] = round(statistics.median(mine / its for mine, its in pairs), 2)
             figures[f"{peer}_per_s"] = round(median[peer])
     conclude("ledger", figures, TARGETS, machine)

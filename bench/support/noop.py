@@ -18,6 +18,7 @@ from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Session, Settlement, Want
 from forager.core.outcome import Done, Outcome
 from forager.core.pipeline import Lane, Pipeline, step
+from forager.core.record import Record
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
@@ -37,13 +38,25 @@ class Noop(Task):
         return LANE.name
 
 
+class NoopFound(Record):
+    """What a task finds, where a task finds something."""
+
+    kind: ClassVar[str] = "noop-found"
+    table: ClassVar[str] = "noop_found"
+    key_field: ClassVar[str] = "uid"
+    uid: str
+    title: str | None = None
+
+
 class NoopJob(BaseModel):
     number: int
     tasks: int
+    first: int = 0
+    """Number of its first task: records of several jobs must not be the same."""
 
 
 def plan(job: NoopJob) -> Iterator[Plan]:
-    for n in range(job.tasks):
+    for n in range(job.first, job.first + job.tasks):
         yield Plan(Noop(n=n))
 
 
@@ -51,7 +64,9 @@ async def do_nothing(task: Noop, fetch: Fetch | None) -> Outcome:
     return Done()
 
 
-PIPELINE = Pipeline(name="noop", params=NoopJob, plan=plan, steps=(step(Noop, do_nothing),), lanes=(LANE,))
+PIPELINE = Pipeline(
+    name="noop", params=NoopJob, plan=plan, steps=(step(Noop, do_nothing),), records=(NoopFound,), lanes=(LANE,)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +90,38 @@ def noop_catalog() -> Catalog:
     return Catalog([PIPELINE])
 
 
-async def push(ledger: Ledger, *, jobs: int, tasks_each: int, callers: int = 1) -> Timing:
-    """Create the jobs, then do all their tasks in one session. `callers`: so many calls are under way at a time."""
+async def push(ledger: Ledger, *, jobs: int, tasks_each: int, callers: int = 1, records: bool = False) -> Timing:
+    """Create the jobs, then do all their tasks in one session. `callers`: the number of calls under way at a time;
+    `records`: each task finds one."""
     gc.collect()  # and the collector is spared and threads take turns as in the app
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     sys.setswitchinterval(SWITCH_INTERVAL)
     started, used = time.perf_counter(), time.process_time()
     numbers = iter(range(jobs))
-    await asyncio.gather(*[_create(ledger, numbers, tasks_each) for _ in range(callers)])
+    await asyncio.gather(*[_create(ledger, numbers, tasks_each, apart=records) for _ in range(callers)])
     submitted = time.perf_counter()
-    await _work_off(ledger, jobs * tasks_each, callers)
+    await _work_off(ledger, jobs * tasks_each, callers, records=records)
     ended, used = time.perf_counter(), time.process_time() - used
     return Timing(jobs * tasks_each, submitted - started, ended - submitted, used)
 
 
-async def _create(ledger: Ledger, numbers: Iterator[int], tasks_each: int) -> None:
+async def _create(ledger: Ledger, numbers: Iterator[int], tasks_each: int, *, apart: bool) -> None:
     for number in numbers:
-        job = NoopJob(number=number, tasks=tasks_each)
+        job = NoopJob(number=number, tasks=tasks_each, first=number * tasks_each if apart else 0)
         await ledger.submit(NewJob(PIPELINE.name, job.model_dump(mode="json")), plan(job))
 
 
-async def _work_off(ledger: Ledger, tasks: int, callers: int) -> None:
+async def _work_off(ledger: Ledger, tasks: int, callers: int, *, records: bool) -> None:
     session = await ledger.begin("bench")
     (lane,) = await ledger.take_lanes(session, 10)
-    done = await asyncio.gather(*[_turns(ledger, session, lane.id) for _ in range(callers)])
+    done = await asyncio.gather(*[_turns(ledger, session, lane.id, records=records) for _ in range(callers)])
     await ledger.end(session)
     assert sum(done) == tasks, f"{sum(done)} of {tasks} tasks were done"
     assert not await ledger.has_work(), "jobs are left open"
 
 
-async def _turns(ledger: Ledger, session: Session, lane: int) -> int:
+async def _turns(ledger: Ledger, session: Session, lane: int, *, records: bool) -> int:
     """Settle a group and lease the next until there is none; returns how many tasks were done."""
     wants = [Want(lane, GROUP)]
     ended: list[Settlement] = []
@@ -120,4 +136,6 @@ async def _turns(ledger: Ledger, session: Session, lane: int) -> int:
         for lease in batch.leases:
             assert isinstance(lease.task, Noop)
             await do_nothing(lease.task, None)
-            ended.append(Settlement(lease, TaskState.COMPLETED))
+            n = lease.task.n
+            found = [NoopFound(uid=str(n), title=f"number {n}")] if records else ()
+            ended.append(Settlement(lease, TaskState.COMPLETED, records=found))

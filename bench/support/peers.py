@@ -27,6 +27,7 @@ QUEUES = Peers(
     (
         "pgqueuer==1.6.0",
         "procrastinate==3.10.0",
+        "awa-pg==0.6.9",
         "asyncpg==0.31.0",
         "psycopg[binary]==3.3.8",
         "psycopg-pool==3.3.3",

@@ -12,7 +12,9 @@ from forager.core.ledger import Lease, NewJob, Want
 from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.ledger.postgres.submit import OFFERED_AT_ONCE
 from forager.ledger.postgres.tasks import OFFERED_MS
+from forager.ledger.rules.jobs import IN_ONE_GO
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import LoudCall, SoleCall
 
@@ -38,9 +40,9 @@ async def submit(rig: Rig, plans: Sequence[Plan], **limits: int) -> UUID:
     return submitted.job
 
 
-async def told(rig: Rig) -> list[tuple[str, int]]:
+async def told(rig: Rig, most: int = 1_000) -> list[tuple[str, int]]:
     """Return keys and numbers of the tasks that are queued according to the log."""
-    changes = [c for c in await rig.ledger.changes(0, 1_000) if c.kind == "task" and c.op == "queued"]
+    changes = [c for c in await rig.ledger.changes(0, most) if c.kind == "task" and c.op == "queued"]
     numbers = [task_numbers(UUID(c.key)) for c in changes]
     return [(str((c.body or {})["key"]), n[1]) for c, n in zip(changes, numbers, strict=True) if n is not None]
 
@@ -187,6 +189,30 @@ async def test_a_cancelled_job_has_nothing_to_claim(rig: Rig) -> None:
     await rig.ledger.cancel(job)
     assert not await claim(worker, [number])
     assert rig.states(job) == {"a": "cancelled"}
+
+
+@on_postgres
+async def test_a_large_job_is_offered_a_window_at_a_time_and_each_task_once(rig: Rig) -> None:
+    total = IN_ONE_GO + 1
+    await rig.ledger.submit(NewJob("loud", {"name": "job"}), (each for each in loud(*map(str, range(total)))))
+    assert await told(rig) == [], "nothing is offered while it is written"
+    await rig.ledger.sweep()
+    first = await told(rig, most=10_000)
+    assert len(first) == OFFERED_AT_ONCE
+    await rig.ledger.sweep()
+    assert len(await told(rig, most=10_000)) == OFFERED_AT_ONCE, "half of them must be taken first"
+    worker = await joined(rig)
+    claimed = await claim(worker, [number for _, number in first[: OFFERED_AT_ONCE // 2]], most=OFFERED_AT_ONCE)
+    assert len(claimed) == OFFERED_AT_ONCE // 2
+    await rig.ledger.sweep()
+    second = await told(rig, most=10_000)
+    assert len(second) == OFFERED_AT_ONCE * 3 // 2
+    rig.pass_time(MINUTE + 1)
+    direct = await worker.lease(most=500)
+    assert len(direct) == 500, "any worker takes tasks whose offer has ended"
+    await rig.ledger.sweep()
+    published = await told(rig, most=10_000)
+    assert len({number for _, number in published}) == len(published), "no task is published twice"
 
 
 @pytest.mark.parametrize("rig", ["sqlite"], indirect=True)

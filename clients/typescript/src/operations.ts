@@ -384,6 +384,11 @@ export class Operations {
     return this.transport.page("GET", `/api/v1/sinks/${encodeURIComponent(sink)}/refused`, { query });
   }
 
+  /** List regions: GET /api/v1/regions */
+  listRegions(): Promise<Array<T.RegionView>> {
+    return this.transport.data("GET", `/api/v1/regions`);
+  }
+
   /** List a job's rejected rows: GET /api/v1/jobs/{job_id}/rejected */
   listRejected(job_id: string, query: { cursor?: string; limit?: number } = {}): Promise<ListOf<T.RejectedReport>> {
     return this.transport.page("GET", `/api/v1/jobs/${encodeURIComponent(job_id)}/rejected`, { query });
@@ -517,6 +522,11 @@ export class Operations {
   /** Pause a watch: POST /api/v1/watches/{name}/pause */
   pauseWatch(name: string): Promise<T.WatchReport> {
     return this.transport.data("POST", `/api/v1/watches/${encodeURIComponent(name)}/pause`);
+  }
+
+  /** Pin a lane to a region: POST /api/v1/regions/pins */
+  pinLane(body: T.NewPin): Promise<T.PinReport> {
+    return this.transport.data("POST", `/api/v1/regions/pins`, { body });
   }
 
   /** Estimate the cost of a job: POST /api/v1/jobs/plan */
@@ -1082,6 +1092,11 @@ export class Operations {
   /** Test a channel: POST /api/v1/channels/{name}/test */
   testChannel(name: string): Promise<T.Tested> {
     return this.transport.data("POST", `/api/v1/channels/${encodeURIComponent(name)}/test`);
+  }
+
+  /** Unpin a lane: DELETE /api/v1/regions/pins/{lane} */
+  unpinLane(lane: string): Promise<T.Unpinned> {
+    return this.transport.data("DELETE", `/api/v1/regions/pins/${encodeURIComponent(lane)}`);
   }
 
   /** Verify a listing now: POST /api/v1/listings/{listing_id}/verify */

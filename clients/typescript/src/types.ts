@@ -1022,6 +1022,12 @@ export interface NewKey {
   role: 'admin' | 'operator' | 'viewer';
 }
 
+export interface NewPin {
+  lane: string;
+  region: string;
+  fail_over?: number | null;
+}
+
 export interface NewProxy {
   address: string;
   region?: string | null;
@@ -1165,6 +1171,12 @@ export interface PauseBody {
   reason?: string | null;
 }
 
+export interface PinReport {
+  lane: string;
+  region: string;
+  fail_over_seconds: number | null;
+}
+
 export interface PipelineBrief {
   name: string;
   summary: string;
@@ -1208,7 +1220,11 @@ export interface PlaceReport {
 
 export interface PlacesJob {
   keyword: string;
+  more_keywords?: Array<string>;
   state?: string | null;
+  areas?: Array<string> | null;
+  country?: string | null;
+  language?: string | null;
   zips?: Array<string> | null;
   pages?: number;
   first_page?: number;
@@ -1228,6 +1244,7 @@ export interface PlacesJobCreated {
 
 export interface PlacesPlan {
   zips: number;
+  keywords?: number;
   pages: number;
   queries: number;
   worst_credits: number;
@@ -1495,6 +1512,17 @@ export interface RefusedChange {
   error: string;
   at: string;
   retry: boolean;
+}
+
+export interface RegionView {
+  name: string;
+  workers: number;
+  seen_at: string | null;
+  lanes: number;
+  owned: number;
+  waiting: number;
+  pins: Array<PinReport>;
+  failed_over: Array<string>;
 }
 
 export interface Reindexed {
@@ -2270,6 +2298,10 @@ export interface TypeAction {
   text: string;
 }
 
+export interface Unpinned {
+  unpinned: string;
+}
+
 export interface UrlsReceived {
   job_id: string;
   total: number;
@@ -2449,6 +2481,7 @@ export interface WrongField {
 
 export interface ZipCoverage {
   zip: string;
+  keyword?: string | null;
   pages: number;
   read: number;
   full: number;

@@ -79,6 +79,7 @@ from forager.client.types import (
     MovedReport,
     NewJobBody,
     NewKey,
+    NewPin,
     NewProxy,
     NewSpend,
     NextPart,
@@ -92,6 +93,7 @@ from forager.client.types import (
     ParserHealth,
     PartReceived,
     PauseBody,
+    PinReport,
     PipelineBrief,
     PlacePoints,
     PlaceReport,
@@ -117,6 +119,7 @@ from forager.client.types import (
     RecordKind,
     RecrawlBody,
     RefusedChange,
+    RegionView,
     Reindexed,
     RejectedReport,
     Removed,
@@ -174,6 +177,7 @@ from forager.client.types import (
     TaskReport,
     Tested,
     ToldChange,
+    Unpinned,
     UrlsReceived,
     VerifyStarted,
     WatchBody,
@@ -756,6 +760,10 @@ class AsyncOperations:
             "GET", f"/api/v1/sinks/{part(sink)}/refused", query={"cursor": cursor, "limit": limit}
         )
 
+    async def list_regions(self) -> list[RegionView]:
+        """List regions: `GET /api/v1/regions`."""
+        return await self._connection.data("GET", "/api/v1/regions")
+
     async def list_rejected(
         self, job_id: str, *, cursor: str | None = None, limit: int | None = None
     ) -> ListOf[RejectedReport]:
@@ -942,6 +950,10 @@ class AsyncOperations:
     async def pause_watch(self, name: str) -> WatchReport:
         """Pause a watch: `POST /api/v1/watches/{name}/pause`."""
         return await self._connection.data("POST", f"/api/v1/watches/{part(name)}/pause")
+
+    async def pin_lane(self, body: NewPin | Mapping[str, Any]) -> PinReport:
+        """Pin a lane to a region: `POST /api/v1/regions/pins`."""
+        return await self._connection.data("POST", "/api/v1/regions/pins", body=body)
 
     async def plan_job(self, body: NewJobBody | Mapping[str, Any]) -> dict[str, Any]:
         """Estimate the cost of a job: `POST /api/v1/jobs/plan`."""
@@ -1579,6 +1591,10 @@ class AsyncOperations:
         """Test a channel: `POST /api/v1/channels/{name}/test`."""
         return await self._connection.data("POST", f"/api/v1/channels/{part(name)}/test")
 
+    async def unpin_lane(self, lane: str) -> Unpinned:
+        """Unpin a lane: `DELETE /api/v1/regions/pins/{lane}`."""
+        return await self._connection.data("DELETE", f"/api/v1/regions/pins/{part(lane)}")
+
     async def verify_listing(self, listing_id: str) -> VerifyStarted:
         """Verify a listing now: `POST /api/v1/listings/{listing_id}/verify`."""
         return await self._connection.data("POST", f"/api/v1/listings/{part(listing_id)}/verify")
@@ -1670,6 +1686,7 @@ class Operations(PlainGroup[AsyncOperations]):
     list_rechecks = plain(AsyncOperations.list_rechecks)
     list_records = plain(AsyncOperations.list_records)
     list_refused = plain(AsyncOperations.list_refused)
+    list_regions = plain(AsyncOperations.list_regions)
     list_rejected = plain(AsyncOperations.list_rejected)
     list_review_events = plain(AsyncOperations.list_review_events)
     list_reviews = plain(AsyncOperations.list_reviews)
@@ -1697,6 +1714,7 @@ class Operations(PlainGroup[AsyncOperations]):
     pause_schedule = plain(AsyncOperations.pause_schedule)
     pause_sink = plain(AsyncOperations.pause_sink)
     pause_watch = plain(AsyncOperations.pause_watch)
+    pin_lane = plain(AsyncOperations.pin_lane)
     plan_job = plain(AsyncOperations.plan_job)
     plan_places_job = plain(AsyncOperations.plan_places_job)
     plan_site = plain(AsyncOperations.plan_site)
@@ -1813,5 +1831,6 @@ class Operations(PlainGroup[AsyncOperations]):
     stream_changes = plain_iterator(AsyncOperations.stream_changes)
     stream_reviews = plain_iterator(AsyncOperations.stream_reviews)
     test_channel = plain(AsyncOperations.test_channel)
+    unpin_lane = plain(AsyncOperations.unpin_lane)
     verify_listing = plain(AsyncOperations.verify_listing)
     watch_job = plain_iterator(AsyncOperations.watch_job)

@@ -1252,6 +1252,14 @@ class NewKey(TypedDict):
     role: Literal["admin", "operator", "viewer"]
 
 
+class NewPin(TypedDict):
+    """NewPin."""
+
+    lane: str
+    region: str
+    fail_over: NotRequired[float | None]
+
+
 class NewProxy(TypedDict):
     """NewProxy."""
 
@@ -1431,6 +1439,14 @@ class PauseBody(TypedDict):
     reason: NotRequired[str | None]
 
 
+class PinReport(TypedDict):
+    """PinReport."""
+
+    lane: str
+    region: str
+    fail_over_seconds: float | None
+
+
 class PipelineBrief(TypedDict):
     """PipelineBrief."""
 
@@ -1479,10 +1495,14 @@ class PlaceReport(TypedDict):
 
 
 class PlacesJob(TypedDict):
-    """Business listings for a keyword, in a state or in given ZIPs."""
+    """Business listings for keywords, in a state, in given ZIPs, or in areas of any country."""
 
     keyword: str
+    more_keywords: NotRequired[list[str]]
     state: NotRequired[str | None]
+    areas: NotRequired[list[str] | None]
+    country: NotRequired[str | None]
+    language: NotRequired[str | None]
     zips: NotRequired[list[str] | None]
     pages: NotRequired[int]
     first_page: NotRequired[int]
@@ -1506,6 +1526,7 @@ class PlacesPlan(TypedDict):
     """The price of a places job: queries, credits, cost, time, and what limits it."""
 
     zips: int
+    keywords: NotRequired[int]
     pages: int
     queries: int
     worst_credits: int
@@ -1821,6 +1842,19 @@ class RefusedChange(TypedDict):
     error: str
     at: str
     retry: bool
+
+
+class RegionView(TypedDict):
+    """RegionView."""
+
+    name: str
+    workers: int
+    seen_at: str | None
+    lanes: int
+    owned: int
+    waiting: int
+    pins: list[PinReport]
+    failed_over: list[str]
 
 
 class Reindexed(TypedDict):
@@ -2782,6 +2816,12 @@ class TypeAction(TypedDict):
     text: str
 
 
+class Unpinned(TypedDict):
+    """Unpinned."""
+
+    unpinned: str
+
+
 class UrlsReceived(TypedDict):
     """UrlsReceived."""
 
@@ -2998,9 +3038,10 @@ class WrongField(TypedDict):
 
 
 class ZipCoverage(TypedDict):
-    """Coverage of one ZIP: the pages that were read and where they ended."""
+    """Coverage of one ZIP or area by one keyword: the pages that were read and where they ended."""
 
     zip: str
+    keyword: NotRequired[str | None]
     pages: int
     read: int
     full: int

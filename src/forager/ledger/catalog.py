@@ -84,6 +84,9 @@ class Catalog:
         """Maps a kind of task to the states that are written to the change log."""
         self.offered = frozenset(kind for kind, states in self.logged_states.items() if TaskState.READY in states)
         """Kinds of tasks that are reported when they are queued, and offered: a lease can name their numbers."""
+        self.pipeline_of = {
+            kind: p.name for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
+        }
         self._logged_states = frozenset(state for states in self.logged_states.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines with an `on_job_end` hook."""

@@ -51,7 +51,7 @@ from forager.ledger.postgres.lease import (
     promote,
 )
 from forager.ledger.postgres.settle import PendingWrites, children_of, close, settle
-from forager.ledger.postgres.submit import SWEEP_PAGE, Submissions, add_part, open_job, remove_unfinished
+from forager.ledger.postgres.submit import SWEEP_PAGE, Submissions, add_part, offer_more, open_job, remove_unfinished
 from forager.ledger.postgres.upkeep import WALKS, Walk, age, archive, drop_old, drop_old_robots, restore, wake_sleepers
 from forager.ledger.rules.jobs import Encoded, PlanPart, encode_all
 from forager.ledger.rules.recheck import RecheckPage, Taken
@@ -448,6 +448,8 @@ class PostgresLedger(SharedVerbs):
         robots = await self._connections.run(drop_old_robots)
         aged = await self._connections.run(age)
         woken = await self._connections.run(wake_sleepers)
+        if self._catalog.offered:
+            await self._connections.run(lambda db: offer_more(db, self._catalog))
         more = self._drain.has_more or removed is not None or old >= SWEEP_PAGE or ended == MOST_SESSIONS_PER_SWEEP
         return Swept(rescued, ended, drained, int(removed is True), woken, old, more, aged, robots)
 

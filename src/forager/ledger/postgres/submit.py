@@ -26,7 +26,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import logged_task_changes, write_changes, write_counters
 from forager.ledger.postgres.connection import NOW, CommitGroup, Connections, Db, TryAgain
 from forager.ledger.postgres.lanes import LaneNumbers, add_flows, pause_flows, wake
-from forager.ledger.postgres.tasks import TaskName, TasksWritten, insert_tasks, not_there, skip_followers
+from forager.ledger.postgres.tasks import TaskName, TasksWritten, insert_tasks, not_there, offer, skip_followers
 from forager.ledger.rules.changes import Deltas, NewChange, job_change, job_created, then
 from forager.ledger.rules.jobs import (
     BEING_WRITTEN,
@@ -438,3 +438,58 @@ async def add_part(db: Db, part: PlanPart, lanes: Mapping[str, int], catalog: Ca
     if not part.more:
         await end_planning(db, job, total)
     return PartsReceived(part.job, total, is_open=part.more)
+
+
+# Offers of a large job, page by page.
+#
+# A job that is written in chunks cannot offer all of its tasks at once: the offers would end long before consumers have
+# read the messages. So the sweep offers its next ready tasks whenever few of the earlier ones are left. A task is
+# offered once, as the change log shows; one whose offer has ended is leased by any worker, like the tasks that no offer
+# has reached yet.
+
+
+OFFERED_AT_ONCE = 2_000
+"""Maximum tasks of a large job that wait for a claim by number."""
+_LARGE = f"""
+SELECT id FROM jobs WHERE finished_at IS NULL AND state IN ('queued', 'running') AND drain IS NULL
+  AND total > {IN_ONE_GO} AND pipeline = ANY($1::text[])
+"""
+_STILL_OFFERED = """
+SELECT count(*) FROM (
+  SELECT 1 FROM flows f CROSS JOIN LATERAL (
+    SELECT 1 FROM queue q WHERE q.lane_id = f.lane_id AND q.state = 1 AND q.job_id = f.job_id AND q.offered LIMIT $2) o
+  WHERE f.job_id = $1 LIMIT $2) w
+"""
+_NEXT_READY = """
+SELECT q.task_id, q.lane_id FROM flows f CROSS JOIN LATERAL (
+  SELECT w.task_id, w.lane_id, w.rank FROM queue w
+  WHERE w.lane_id = f.lane_id AND w.job_id = f.job_id AND w.state = 0 AND w.attempt = 0
+  ORDER BY w.rank, w.task_id LIMIT $2) q
+JOIN tasks t ON t.id = q.task_id AND t.kind = ANY($3::text[])
+WHERE f.job_id = $1 AND NOT f.paused ORDER BY q.rank, q.task_id LIMIT $2
+"""
+_LOGGED_BEFORE = """
+SELECT x.key FROM unnest($1::text[]) AS x(key)
+WHERE EXISTS (SELECT 1 FROM changes c WHERE c.kind = 'task' AND c.key = x.key AND c.body IS NOT NULL)
+"""
+
+
+async def offer_more(db: Db, catalog: Catalog) -> int:
+    """Offer the next tasks of each large job of a pipeline whose tasks are offered. Returns how many."""
+    pipelines = {catalog.pipeline_of[kind] for kind in catalog.offered}
+    jobs = [row[0] for row in await db.fetch(_LARGE, sorted(pipelines))] if pipelines else []
+    return sum([await _offer_more_of(db, catalog, job) for job in jobs])
+
+
+async def _offer_more_of(db: Db, catalog: Catalog, job: int) -> int:
+    room = OFFERED_AT_ONCE - await db.fetchval(_STILL_OFFERED, job, OFFERED_AT_ONCE)
+    if room < OFFERED_AT_ONCE // 2:
+        return 0
+    ready = await db.fetch(_NEXT_READY, job, room, sorted(catalog.offered))
+    names = {str(task_uuid(job, row[0])): row[0] for row in ready}
+    before = {row[0] for row in await db.fetch(_LOGGED_BEFORE, list(names))}
+    offered, due = await offer(db, [number for name, number in names.items() if name not in before])
+    if offered:
+        await wake(db, due)
+        await write_changes(db, await _queued(db, catalog, offered), await db.fetchval(f"SELECT {NOW}"))
+    return len(offered)

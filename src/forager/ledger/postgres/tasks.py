@@ -200,6 +200,15 @@ async def _offer(db: Db, new: _New, written: TasksWritten, kinds: Collection[str
             written.due[lane] = min(due, written.due.get(lane, due))
 
 
+async def offer(db: Db, tasks: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+    """Offer those of these tasks that are still ready. Returns them, and when the first of each lane is due."""
+    due: dict[int, int] = {}
+    rows = await db.fetch(_OFFER_READY, sorted(tasks), OFFERED_MS) if tasks else []
+    for _, lane, moment in rows:
+        due[lane] = min(moment, due.get(lane, moment))
+    return [row[0] for row in rows], due
+
+
 async def _join(db: Db, new: _New, one_open: Collection[str], *, hasten: bool) -> dict[int, int]:
     """Skip tasks whose key has an open task already. Returns their jobs by task."""
     names = [JustQueued(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
@@ -337,6 +346,13 @@ def _columns(names: Sequence[TaskName]) -> tuple[list[int], list[str], list[str]
 _OFFER = f"""
 UPDATE queue q SET state = 1, due = {NOW} + $2, offered = true WHERE q.task_id = ANY($1::bigint[])
 RETURNING q.lane_id, q.due
+"""
+# Rows that another transaction has locked are being leased or ended by it.
+_OFFER_READY = f"""
+UPDATE queue q SET state = 1, due = {NOW} + $2, offered = true WHERE q.task_id = ANY(ARRAY(
+  SELECT w.task_id FROM queue w WHERE w.task_id = ANY($1::bigint[]) AND w.state = 0 ORDER BY w.task_id
+  FOR UPDATE SKIP LOCKED))
+RETURNING q.task_id, q.lane_id, q.due
 """
 _NAMED = """
 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
