@@ -1563,6 +1563,8 @@ export interface RemovedWatch {
   removed: string;
 }
 
+export type RentBand = Array<unknown>;
+
 export interface RentPoint {
   at: string;
   rent_min: number | null;
@@ -1889,6 +1891,10 @@ export interface ScrapedMarket {
   usual_found?: number | null;
   since: string;
   start_at?: string | null;
+  splits?: number;
+  band?: RentBand | null;
+  bands?: Array<RentBand>;
+  cut_off?: boolean;
 }
 
 export interface ScrapedPage {

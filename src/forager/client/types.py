@@ -1911,6 +1911,9 @@ class RemovedWatch(TypedDict):
     removed: str
 
 
+RentBand = list[Any]
+
+
 class RentPoint(TypedDict):
     """The rent of a listing from one moment on."""
 
@@ -2315,6 +2318,10 @@ class ScrapedMarket(TypedDict):
     usual_found: NotRequired[int | None]
     since: str
     start_at: NotRequired[str | None]
+    splits: NotRequired[int]
+    band: NotRequired[RentBand | None]
+    bands: NotRequired[list[RentBand]]
+    cut_off: NotRequired[bool]
 
 
 class ScrapedPage(TypedDict):

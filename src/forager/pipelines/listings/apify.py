@@ -16,6 +16,7 @@ import orjson
 from forager.core.errors import Permanent, Retry, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.states import ErrorType, Reason
+from forager.pipelines.listings.tasks import ScrapedMarket
 
 TOKEN: Final = "apify_token"  # noqa: S105 - its name
 NETWORK: Final = Retry(delays=(30.0, 60.0, 120.0))
@@ -59,13 +60,16 @@ class Apify:
     cost_is_final: timedelta = timedelta(seconds=15)
     """Time after the end of a run when its cost is final."""
 
-    def input(self, search: str, most: int) -> dict[str, Any]:
-        return {"search": search, "maxItems": most}
+    def input(self, scrape: ScrapedMarket) -> dict[str, Any]:
+        page = scrape.list_page
+        where: dict[str, Any] = {"search": scrape.search} if page is None else {"startUrls": [page]}
+        return {**where, "maxItems": scrape.max_listings}
 
-    async def start(self, fetch: Fetch, search: str, most: int, seconds: int) -> tuple[ApifyRun, Response]:
+    async def start(self, fetch: Fetch, scrape: ScrapedMarket, seconds: int) -> tuple[ApifyRun, Response]:
+        most = scrape.max_listings
         query = {"timeout": seconds, "maxItems": most, "maxTotalChargeUsd": f"{self.max_usd:f}"}
         url = self._url(f"/v2/acts/{quote(self.actor, safe='~')}/runs", **query)
-        request = Request.post_json(url, self.input(search, most), auth=_AUTH, timeout=self.timeout, max_redirects=0)
+        request = Request.post_json(url, self.input(scrape), auth=_AUTH, timeout=self.timeout, max_redirects=0)
         response = await self._sent(fetch, request)
         return run_of(_data(response), response), response
 

@@ -143,7 +143,7 @@ async def monthly_estimate(service: Service) -> MonthlyEstimate:
             often = Decimal(HOURS_PER_MONTH) / market.frequency_hours
             runs, count = runs + often, count + 1
             expected += often * _of_run(own, costs, market.id, market.max_listings_per_scrape)
-    worst = runs * own.apify_max_charge_usd
+    worst = runs * (1 + own.listings_split_runs) * own.apify_max_charge_usd
     return MonthlyEstimate(
         markets=count,
         runs=round(runs),
@@ -159,7 +159,8 @@ async def charge(service: Service, job: ListingsJob) -> Charge | None:
     if job.scrape is not None:
         costs = await _recorded(service)
         expected = _of_run(own, costs, job.scrape.market_id, job.scrape.max_listings)
-        return Charge(expected, own.apify_max_charge_usd, has_budget=limit is not None, budget=_BUDGET)
+        worst = (1 + job.scrape.splits) * own.apify_max_charge_usd
+        return Charge(expected, worst, has_budget=limit is not None, budget=_BUDGET)
     if job.action == DISPATCH:
         month = await monthly_estimate(service)
         return Charge(

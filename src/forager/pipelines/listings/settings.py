@@ -38,6 +38,13 @@ class ListingsSettings(FeatureSettings):
         15.0, "Time from the end of a run until its cost is read, when it is final.", ge=0, le=600
     )
 
+    listings_split_runs: int = _apify(
+        0,
+        "Further runs that a scrape may start when its result was cut off at the market's maximum: each run reads a"
+        " part of the rents, and costs as much as any.",
+        ge=0,
+        le=100,
+    )
     markets_autostart: bool = _listings(
         False,
         "Scrape markets by schedule from the first start with a token on; without it, after `forager markets start`.",

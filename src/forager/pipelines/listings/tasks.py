@@ -1,5 +1,6 @@
 """The kinds of work: a scrape of a market in four steps, the verification of a listing, and the upkeep."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -94,6 +95,28 @@ ITEMS_LANE = "apify:items"
 UPKEEP_LANE = "listings"
 
 
+LOWEST_RENT, HIGHEST_RENT = 100, 100_000
+
+
+class RentBand(NamedTuple):
+    """A part of the rents of a market, in whole dollars a month; None: without a bound on this side."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def __str__(self) -> str:
+        """Return it as a list page of the source names it."""
+        if self.low is None:
+            return f"under-{self.high}"
+        return f"over-{self.low}" if self.high is None else f"{self.low}-to-{self.high}"
+
+    def halves(self, middle: int) -> tuple["RentBand", "RentBand"] | None:
+        """Return the two parts below and from this rent on; None if it leaves nothing on one side."""
+        if not (self.low or LOWEST_RENT) < middle < (self.high or HIGHEST_RENT):
+            return None
+        return RentBand(self.low, middle - 1), RentBand(middle, self.high)
+
+
 class ScrapedMarket(BaseModel):
     """The market of a scrape, as it was when the scrape was dispatched."""
 
@@ -109,6 +132,10 @@ class ScrapedMarket(BaseModel):
         description="Due time; the next one is due a period later.", examples=["2026-03-01T06:00:00Z"]
     )
     start_at: datetime | None = Field(None, description="Start time of its run; null: at once.")
+    splits: int = Field(0, ge=0, le=100, description="Further runs that it may start for parts of the rents.")
+    band: RentBand | None = Field(None, description="The part of the rents that its run reads; null: all.")
+    bands: tuple[RentBand, ...] = Field((), description="The parts that it reads afterwards.")
+    cut_off: bool = Field(False, description="A part was cut off and could not be split again.")
 
     @model_validator(mode="before")
     @classmethod
@@ -133,6 +160,36 @@ class ScrapedMarket(BaseModel):
         return f"{self.city}, {self.state}"
 
     @property
+    def part(self) -> str:
+        """Return what tells its runs from those of its other parts, for the keys of tasks."""
+        return self.id if self.band is None else f"{self.id}/{self.band}"
+
+    @property
+    def list_page(self) -> str | None:
+        """Return the page of the source with the part of the rents that its run reads; None if it reads all."""
+        if self.band is None:
+            return None
+        place = re.sub(r"[^a-z]+", "-", self.city.lower()).strip("-")
+        return f"https://www.apartments.com/{place}-{self.state.lower()}/{self.band}/"
+
+    def split(self, middle: int | None) -> "ScrapedMarket | None":
+        """Return the scrape that goes on with the lower half of a part that was cut off at this median rent. None if
+        its runs are used up, or it cannot be divided there."""
+        halves = None if middle is None else (self.band or RentBand()).halves(middle)
+        if halves is None or self.splits < len(halves):
+            return None
+        low, high = halves
+        further = {"splits": self.splits - 2, "band": low, "bands": (high, *self.bands), "start_at": None}
+        return self.model_copy(update=further)
+
+    def next_part(self, *, cut_off: bool) -> "ScrapedMarket | None":
+        """Return the scrape that goes on with its next part; None after the last."""
+        if not self.bands:
+            return None
+        update = {"band": self.bands[0], "bands": self.bands[1:], "cut_off": self.cut_off or cut_off}
+        return self.model_copy(update=update)
+
+    @property
     def decay_rate(self) -> int:
         return TIERS[self.tier].decay_rate
 
@@ -149,7 +206,7 @@ class ScrapeCity(Task):
     """Seconds that the run may take."""
 
     def key(self) -> str:
-        return f"{self.scrape.id}/{self.number}"
+        return f"{self.scrape.part}/{self.number}"
 
     def lane(self) -> str:
         return STARTS_LANE
@@ -166,7 +223,7 @@ class OfRun(Task):
     timeout: int
 
     def key(self) -> str:
-        return f"{self.scrape.id}/{self.number}"
+        return f"{self.scrape.part}/{self.number}"
 
     def lane(self) -> str:
         return API_LANE
@@ -190,7 +247,7 @@ class ReadItems(OfRun):
     offset: int = 0
 
     def key(self) -> str:
-        return f"{self.scrape.id}/{self.number}/{self.offset}"
+        return f"{self.scrape.part}/{self.number}/{self.offset}"
 
     def lane(self) -> str:
         return ITEMS_LANE
@@ -200,6 +257,9 @@ class FinishScrape(OfRun):
     """Read the final cost of the run, and judge the whole scrape."""
 
     kind: ClassVar[str] = "listings.finish_scrape"
+
+    found: int | None = None
+    """Rows of this run's dataset; None in a task of an earlier release."""
 
 
 class RunCost(OfRun):

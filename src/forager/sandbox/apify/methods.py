@@ -73,7 +73,10 @@ def _picked(row: Row, query: Mapping[str, str]) -> Row:
 
 _PER_LIST_PAGE = 25
 _KEPT = 64
-_LIST_PAGE = re.compile(r"/([a-z-]+)-([a-z]{2})/?")
+_ANY_RENT = 10**9
+_LIST_PAGE = re.compile(
+    r"/(?P<city>[a-z-]+)-(?P<state>[a-z]{2})/?(?:(?:(?P<low>\d+)-to-(?P<high>\d+)|under-(?P<under>\d+)|over-(?P<over>\d+))/?)?"
+)
 
 
 class Rows:
@@ -136,7 +139,15 @@ class Rows:
         match = _LIST_PAGE.fullmatch(path)
         if match is None:
             return []
-        return self._search(f"{match[1].replace('-', ' ').title()}, {match[2].upper()}", moment)
+        found = self._search(f"{match['city'].replace('-', ' ').title()}, {match['state'].upper()}", moment)
+        low, high = match["low"] or match["over"], match["high"] or match["under"]
+        if low is None and high is None:
+            return found
+        return [each for each in found if self._is_between(each, int(low or 0), int(high or _ANY_RENT), moment)]
+
+    def _is_between(self, found: tuple[SimulatedMarket, SimulatedListing], low: int, high: int, moment: float) -> bool:
+        """Return whether the property has a flat with a rent in the band; one without any is in none."""
+        return any(low <= unit.rent <= high for unit in home_of(self._world, *found, moment).units)
 
 
 # `GET /v2/acts/{actor}/runs`: the runs of an actor by status and time. Pure.

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +29,15 @@ from forager.pipelines.listings.records import (
 from forager.pipelines.listings.reports.listings import StoredListings
 from forager.pipelines.listings.reports.markets import used_of
 from forager.pipelines.listings.steps import cost_effects, units
-from forager.pipelines.listings.tasks import FinishScrape, PollRun, ReadItems, ScrapeCity, ScrapedMarket
+from forager.pipelines.listings.tasks import (
+    HIGHEST_RENT,
+    FinishScrape,
+    PollRun,
+    ReadItems,
+    RentBand,
+    ScrapeCity,
+    ScrapedMarket,
+)
 from forager.sdk.queries import one_row
 
 CLOCKS_DIFFER = timedelta(minutes=5)
@@ -43,6 +52,10 @@ WHERE j.finished_at IS NULL AND j.pipeline = :pipeline AND t.state = 3
 _SEEN = """
 SELECT sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
 FROM listings WHERE market_id = :market AND last_seen_at >= :since
+"""
+_RENTS = """
+SELECT rent_min AS rent FROM listings
+WHERE market_id = :market AND last_seen_at >= :since AND rent_min BETWEEN :low AND :high
 """
 _COMPLETE_BEFORE = """
 SELECT max(started_at) AS at FROM market_scrapes WHERE market_id = :market AND complete AND started_at < :since
@@ -68,7 +81,7 @@ class ScrapeSteps:
         if run is None:
             if (refused := await self._refused(await self.now())) is not None:
                 return Drop(Reason.LIMIT, refused)
-            run, response = await self.apify.start(fetch, scrape.search, scrape.max_listings, task.timeout)
+            run, response = await self.apify.start(fetch, scrape, task.timeout)
             facts = facts_of(response)
         about = {
             "scrape": scrape,
@@ -86,15 +99,30 @@ class ScrapeSteps:
         )
 
     async def finish(self, task: FinishScrape, fetch: Fetch) -> Outcome:
-        """Read the final cost and judge the scrape; bring forward the verification of what two in a row missed."""
+        """Read the final cost and judge the scrape; bring forward the verification of what two in a row missed.
+
+        A run that has read as much as it may was cut off: the scrape goes on with two parts of its rents, if it may,
+        and is judged after the last part.
+        """
         run, response = await self.apify.run(fetch, task.run_id)
         scrape, now = task.scrape, response.at
+        cut_off = task.found is not None and task.found >= scrape.max_listings
+        further = scrape.split(await self._middle(scrape)) if cut_off and scrape.splits else None
+        if (onward := further or scrape.next_part(cut_off=cut_off)) is not None:
+            return Done(
+                tasks=[Plan(ScrapeCity(scrape=onward))],
+                cost=units(run.cost_usd),
+                effects=cost_effects(task, run),
+                facts=facts_of(response, found=task.found or 0),
+            )
         row = await one_row(self.database, MarketScrape, id=scrape.id)
         count, normalised, errors, merged = (row.found, row.normalised, row.errors, row.merged) if row else (0, 0, 0, 0)
         new = await self._new(scrape)
         usual = scrape.usual_found or 0
         whole = normalised > 0 and errors == 0 and 2 * count >= usual
-        complete = whole and count < scrape.max_listings
+        # Parts overlap where a property has flats in both, so their sum does not count.
+        alone = count if scrape.band is None else (task.found or 0)
+        complete = whole and not scrape.cut_off and alone < scrape.max_listings
         judged: dict[str, Any] = {
             "status": "completed" if whole else "partial",
             "ended_at": now,
@@ -129,7 +157,7 @@ class ScrapeSteps:
             return None
         values = {"source": SOURCE, "since": round((since - CLOCKS_DIFFER).timestamp() * 1000)}
         known = {row["id"] for row in await self.database.fetch(_KNOWN_RUNS, values)}
-        ours = self.apify.input(task.scrape.search, task.scrape.max_listings)
+        ours = self.apify.input(task.scrape)
         for run in runs:
             if run.id not in known and await self.apify.input_of(fetch, run) == ours:
                 return run
@@ -166,6 +194,18 @@ class ScrapeSteps:
             Effect(SourceRun, {"id": run.id}, set={**row, "max_usd": self.apify.max_usd}, insert=True),
             Effect(MarketScrape, {"id": scrape.id}, set=begun, add={"api_ms": api_ms}, insert=True),
         ]
+
+    async def _middle(self, scrape: ScrapedMarket) -> int | None:
+        """Return the median rent of what this scrape has shown in its part; None if no rent is known."""
+        band = scrape.band or RentBand()
+        values = {
+            "market": scrape.market_id,
+            "since": round(scrape.since.timestamp() * 1000),
+            "low": band.low or 0,
+            "high": band.high or HIGHEST_RENT,
+        }
+        rows = await self.database.fetch(_RENTS, values)
+        return round(median([row["rent"] for row in rows])) if rows else None
 
     async def _new(self, scrape: ScrapedMarket) -> int:
         values = {"market": scrape.market_id, "since": round(scrape.since.timestamp() * 1000)}
@@ -213,7 +253,7 @@ class ItemsStep:
         if following < total:
             then = Plan(ReadItems(**task.about(), offset=following))
         else:
-            then = Plan(FinishScrape(**task.about()), due=response.at + self.apify.cost_is_final)
+            then = Plan(FinishScrape(**task.about(), found=total), due=response.at + self.apify.cost_is_final)
         counted = {
             "found": len(rows),
             "normalised": len(batch.found),

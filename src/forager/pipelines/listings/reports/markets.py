@@ -19,6 +19,7 @@ from forager.core.ids import no_such, unknown_filter
 from forager.core.invalid import field_errors
 from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.records import OPEN_CIRCUIT, DataSource, MarketConfig, MarketScrape
+from forager.pipelines.listings.settings import ListingsSettings
 from forager.pipelines.listings.tasks import ScrapedMarket
 from forager.sdk.feature import Figure
 from forager.sdk.overview import Expenses
@@ -145,6 +146,7 @@ async def _create(
         usual_found=round(median(counts)) if counts else None,
         since=since,
         start_at=start_at,
+        splits=service.settings.of(ListingsSettings).listings_split_runs,
     )
     params = {"action": "scrape", "scrape": scrape.model_dump(mode="json")}
     made = await service.submit(NAME, params, key=f"scrape/{market.id}/now", until_end=True)
