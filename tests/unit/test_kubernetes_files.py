@@ -134,3 +134,27 @@ def test_pods_are_closed_to_and_from_everything_that_is_not_opened() -> None:
     ]
     closed = {network for block in blocks for network in block["except"]}
     assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} <= closed
+
+
+def test_a_region_runs_workers_alone_and_names_itself() -> None:
+    overlay = yaml.safe_load((FOLDER / "region" / "kustomization.yaml").read_text())
+    assert overlay["resources"] == [".."]
+    kept = {_name(each): copy.deepcopy(each) for each in OBJECTS}
+    for each in overlay["patches"]:
+        name, change = f"{each['target']['kind']}/{each['target']['name']}", yaml.safe_load(each["patch"])
+        if isinstance(change, dict):
+            assert change["$patch"] == "delete"
+            assert change["apiVersion"] == kept[name]["apiVersion"]
+            del kept[name]
+            continue
+        for step in change:
+            *path, last = step["path"].strip("/").split("/")
+            assert path == ["data"]
+            kept[name]["data"][last] = step["value"]
+        assert _errors(kept[name]) == []
+    pods = {name for name, each in kept.items() if each["kind"] in ("Deployment", "Job")}
+    assert pods == {_name(each) for each in PODS if "worker" in each["metadata"]["name"]}
+    settings = kept["ConfigMap/forager-settings"]["data"]
+    assert settings["FORAGER_REGION"] == "eu"
+    assert settings.keys() <= {each.name.variable for each in declared_settings()}
+    assert not [name for name in kept if "api" in name]
