@@ -216,8 +216,9 @@ WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid
 
 
 def _cpu(server: psutil.Process) -> float:
-    """Seconds of the server and its backends that live. Backends stay for the whole run."""
-    total = 0.0
+    """Seconds of the server and its backends, those included that have ended."""
+    ended = server.cpu_times()
+    total = ended.children_user + ended.children_system
     for process in (server, *server.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             times = process.cpu_times()

@@ -21,9 +21,9 @@ SITES_EACH = 10
 """… on this number of sites, and its records: one for ten tasks."""
 COPIED = {
     "tasks": {"id": f"t.id + s.k * {TASKS_EACH}", "job_id": "t.job_id + s.k"},
-    "changes": {"id": "t.id + s.k * :changes", "job_id": "t.job_id + s.k", "key": "t.key || '-' || s.k"},
+    "changes": {"id": "t.id + s.k * :last", "job_id": "t.job_id + s.k", "key": "t.key || '-' || s.k"},
     "jobs": {"id": "t.id + s.k", "public_id": "substr(t.public_id, 1, 24) || lpad(to_hex(s.k), 12, '0')"},
-    Found.table: {"uid": "t.uid || '-' || s.k"},
+    Found.table: {"id": "t.id + s.k * :last", "uid": "t.uid || '-' || s.k"},
 }
 """The tables of finished work, with what differs between copies."""
 MEASURED = (*COPIED, "queue", "lanes", "flows")
@@ -60,16 +60,14 @@ async def multiply(store: Store, tasks: int) -> float:
     db = await asyncpg.connect(store.url)
     try:
         await db.execute("SET maintenance_work_mem = '768MB'")
-        changes = await db.fetchval("SELECT max(id) FROM changes")
         for table, differs in COPIED.items():
             began = time.perf_counter()
-            await _copy(
-                db, table, {name: text.replace(":changes", str(changes)) for name, text in differs.items()}, copies
-            )
+            last = await db.fetchval(f"SELECT max(id) FROM {table}")
+            await _copy(db, table, {name: text.replace(":last", str(last)) for name, text in differs.items()}, copies)
             size = await db.fetchval("SELECT pg_total_relation_size($1::regclass)", table)
             print(f"    {table:12} {size / 1e9:6.2f} GB, {time.perf_counter() - began:5.0f} s", flush=True)
         await db.execute("UPDATE tail SET change = (SELECT max(id) FROM changes)")
-        for table in ("jobs", "tasks"):
+        for table in ("jobs", "tasks", Found.table):
             await db.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))")
         await db.execute("ANALYZE")
     finally:
