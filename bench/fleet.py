@@ -243,7 +243,8 @@ def report_sizes(found: dict[str, tuple[int, int, int]]) -> None:
 
 
 def report(runs: dict[tuple[str, int], list[Run]], machine: Machine) -> None:
-    rows, figures = [], {}
+    rows: list[tuple[str, ...]] = []
+    figures: dict[str, float] = {}
     for (name, workers), each in runs.items():
         waits: Counter[str] = sum((run.waits for run in each), Counter())
         total = max(sum(waits.values()), 1)

@@ -8,7 +8,8 @@ import time
 
 import asyncpg
 
-from bench.support.fleet_worker import PIPELINE, FleetJob, Found, plan
+from bench.support.fleet_worker import PIPELINE, FleetJob, plan
+from bench.support.scale_worker import Found
 from bench.support.stores import Store, open_ledger
 from forager.core.ledger import Lease, NewJob, Settlement, Want
 from forager.core.states import TaskState

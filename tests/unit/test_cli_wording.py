@@ -112,7 +112,7 @@ def test_no_command_answers_with_the_words_of_a_validator_or_the_names_of_the_ap
         (["export", "place", "-f", "xml"], "'--format' / '-f': 'xml' is not one of 'jsonl', 'csv', 'parquet'"),
         (["jobs", "list", "--limit", "0"], "Invalid value for '--limit' / '-n': must be at least 1."),
         (["scrape", "https://example.com/", "--extractor", "no.py"], "--extractor: there is no file no.py."),
-        (["places", "plan", "-k", "bars"], "  give --state (such as AZ) or --zip"),
+        (["places", "plan", "-k", "bars"], "  give --state (such as AZ), --zip"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

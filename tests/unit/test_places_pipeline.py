@@ -2,7 +2,7 @@
 
 from forager.core.pipeline import JobLimits, Lane
 from forager.core.task import Plan
-from forager.pipelines.places.job import MapQuery, PlacesDefaults, PlacesJob, Query, places_params
+from forager.pipelines.places.job import AreaQuery, PlacesDefaults, PlacesJob, Query, places_params
 from forager.pipelines.places.pipeline import build, places, plan
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import Serper
@@ -58,7 +58,7 @@ def test_the_pipeline_declares_what_the_engine_needs__PL_8() -> None:
     )
     [lane] = places.lanes
     assert (lane.name, lane.rate, lane.per, lane.retry.times, lane.retry.first) == ("serper", 300, 1.0, 3, 5.0)
-    assert [(each.task, each.price) for each in places.steps] == [(Query, 1), (MapQuery, 3)]
+    assert [(each.task, each.price) for each in places.steps] == [(Query, 1), (AreaQuery, 3)]
 
 
 def test_the_limits_of_a_job_reach_the_ledger__PL_11() -> None:

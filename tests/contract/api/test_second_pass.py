@@ -7,7 +7,7 @@ import pytest
 
 from forager.core.errors import Rejected
 from forager.pipelines.places.cli import second_pass
-from forager.pipelines.places.job import MapQuery, Query, point_of
+from forager.pipelines.places.job import AreaQuery, Query, point_of
 from forager.pipelines.places.steps import Serper
 from forager.sdk.queries import loads
 from tests.support.api import Front
@@ -114,7 +114,7 @@ def test_the_request_names_country_and_language_and_the_viewport_of_a_map() -> N
     local = {"country": "de", "language": "fr"}
     by_name = Query(keyword="bars", zip="10115 Berlin", page=1, pages=1, **local)
     assert sent(by_name) == {"q": "10115 Berlin bars", "page": 1, "num": 10, "gl": "de", "hl": "fr"}
-    on_map = MapQuery(keyword="bars", zip="48.137,11.575,15", page=2, pages=2)
+    on_map = AreaQuery(keyword="bars", zip="48.137,11.575,15", page=2, pages=2)
     assert sent(on_map) == {"q": "bars", "page": 2, "ll": "@48.137,11.575,15z"}
     assert serper.request(on_map).url.endswith("/maps")
     assert sent(Query(keyword="bars", zip="85001", page=1, pages=1)) == {"q": "85001 bars", "page": 1, "num": 10}

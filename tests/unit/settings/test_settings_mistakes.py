@@ -191,6 +191,8 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "serper_price_per_1000": ("0", "-0.01", "1000000", "1000001"),
     "default_batch_size": ("1", "0", "10000", "10001"),
     "default_pages": ("1", "0", "10", "11"),
+    "serper_map_credits": ("1", "0", "100", "101"),
+    "listings_split_runs": ("0", "-1", "100", "101"),
     "max_retries_per_query": ("0", "-1", "100", "101"),
     "retry_delay_seconds": ("0", "-0.1", "86400", "86401"),
     "proxy_health_check_interval_seconds": ("1", "0.9", "86400", "86401"),

@@ -133,12 +133,15 @@ class Regions:
         seen = {r["name"]: r["seen_at"] for r in await self._database.fetch("SELECT name, seen_at FROM regions")}
         workers = {r["name"]: r["workers"] for r in await self._database.fetch(_WORKERS, {"now": now})}
         load = {r["region"]: r for r in await self._database.fetch(_LOAD, {"now": now})}
+        nothing = {"lanes": 0, "owned": 0, "waiting": 0}
         return [
             RegionReport(
                 name,
                 workers.get(name, 0),
                 datetime.fromtimestamp(seen[name] / 1000, UTC) if name in seen else None,
-                *((load[name][each] if name in load else 0) for each in ("lanes", "owned", "waiting")),
+                load.get(name, nothing)["lanes"],
+                load.get(name, nothing)["owned"],
+                load.get(name, nothing)["waiting"],
                 tuple(_pin(row) for row in pins if row["region"] == name),
                 tuple(row["lane"] for row in pins if row["region"] == name and row["over"]),
             )

@@ -429,7 +429,7 @@ class Query(Task):
         return f"{self.zip}/{page}/{self.keyword}" if self.further else f"{self.zip}/{page}"
 
 
-class MapQuery(Query):
+class AreaQuery(Query):
     """A page of a map. `zip` has its middle and its zoom (`Point`)."""
 
     kind: ClassVar[str] = "places.map_query"

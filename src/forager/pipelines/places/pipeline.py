@@ -9,7 +9,7 @@ from forager.core.errors import Retry
 from forager.core.pipeline import JobLimits, Lane, Pipeline, step
 from forager.core.record import validated
 from forager.core.task import Plan
-from forager.pipelines.places.job import LANE, MapQuery, PlacesJob, Query, check, point_of, zip_codes
+from forager.pipelines.places.job import LANE, AreaQuery, PlacesJob, Query, check, point_of, zip_codes
 from forager.pipelines.places.parse import CREDIT
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import REASONS, Serper
@@ -30,7 +30,7 @@ def plan(job: PlacesJob, zips: ZipTable) -> Iterator[Plan]:
     are skipped and cost nothing."""
     pages = job.pages
     on_map = job.areas is not None and point_of(job.areas[0]) is not None
-    new = validated(MapQuery if on_map else Query)  # for every task of a job, of which there may be a million
+    new = validated(AreaQuery if on_map else Query)  # for every task of a job, of which there may be a million
     optional = {name: value for name, value in (("country", job.country), ("language", job.language)) if value}
     for keyword in (job.keyword, *job.more_keywords):
         further = {"further": True} if keyword != job.keyword else {}
@@ -57,7 +57,7 @@ def build(
     serper = serper or Serper()
     # The attempt's own limit only backs up the request's time-out, so it must lie beyond it.
     search = step(Query, serper.search, price=CREDIT, timeout=serper.timeout + 30.0)
-    search_map = step(MapQuery, serper.search, price=serper.map_credits, timeout=serper.timeout + 30.0)
+    search_map = step(AreaQuery, serper.search, price=serper.map_credits, timeout=serper.timeout + 30.0)
     return Pipeline(
         name=NAME,
         params=params,

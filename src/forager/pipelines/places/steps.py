@@ -10,7 +10,7 @@ from typing import Any
 from forager.core.http import Fetch, Request
 from forager.core.outcome import Done, Outcome
 from forager.extract.serper import API_KEY, KEY, QUERY_REFUSED, facts, refused
-from forager.pipelines.places.job import EARLY_EXIT, MapQuery, Query, point_of
+from forager.pipelines.places.job import EARLY_EXIT, AreaQuery, Query, point_of
 from forager.pipelines.places.parse import CREDIT, MAP_CREDITS, read_page, records
 
 __all__ = ["API_KEY", "CREDIT", "REASONS", "Serper"]
@@ -30,13 +30,13 @@ class Serper:
 
     def request(self, query: Query) -> Request:
         body: dict[str, Any] = {"q": query.text, "page": query.page}
-        if isinstance(query, MapQuery):
+        if isinstance(query, AreaQuery):
             point = point_of(query.zip)
             body |= {"ll": None if point is None else point.viewport}
         else:
             body |= {"num": self.results_per_page}
         body |= {name: text for name, text in (("gl", query.country), ("hl", query.language)) if text}
-        url = f"{self.base_url.rstrip('/')}/{'maps' if isinstance(query, MapQuery) else 'places'}"
+        url = f"{self.base_url.rstrip('/')}/{'maps' if isinstance(query, AreaQuery) else 'places'}"
         # An API does not redirect; following a redirect would be a second, uncounted request.
         return Request.post_json(url, body, auth=KEY, timeout=self.timeout, max_redirects=0)
 
@@ -44,7 +44,7 @@ class Serper:
         response = await fetch(self.request(query))
         if response.status != 200:
             return refused(response)
-        on_map = isinstance(query, MapQuery)
+        on_map = isinstance(query, AreaQuery)
         page = read_page(response, self.map_credits if on_map else CREDIT)
         most = self.results_per_map if on_map else self.results_per_page
         full = len(page.rows) >= most
