@@ -37,6 +37,7 @@ class Noop:
 async def main(url: str, count: int, what: str = "") -> None:
     client = AsyncClient(url, max_connections=CONNECTIONS)
     await client.migrate()
+    await client.install_queue_storage()
     pool = await asyncpg.create_pool(url, min_size=STORING, max_size=STORING) if what == "records" else None
     if pool is not None:
         await pool.execute(TABLE)

@@ -18,7 +18,7 @@ from forager.pipelines.places.records import Sighting
 from forager.pipelines.products.records import Product
 from forager.sinks.change_tables import RecordTables
 from forager.sinks.clickhouse.client import ClickHouseClient, ClickHouseServer, quoted
-from forager.sinks.clickhouse.sink import ClickHouseSink
+from forager.sinks.clickhouse.sink import ClickHouseSink, require_version
 from tests.support.clickhouse import database_of, rows_of, url_of
 
 DAY = 86_400_000
@@ -180,3 +180,14 @@ async def test_the_queries_of_the_page_give_what_they_promise(open_sink: Open, t
     assert (known["products"], known["has_price"], known["has_gtin"]) == (2, 1, 0.5)
     (zips,) = rows_of(tmp_path, _query("Coverage of places"))
     assert (zips["zip"], zips["places"], zips["pages"]) == ("02139", 1, 2)
+
+
+@pytest.mark.parametrize("version", ["18.16.1", "21.8.15.7", "21.11.1"])
+def test_a_server_without_our_types_is_refused_with_the_version_that_has_them(version: str) -> None:
+    with pytest.raises(Transient, match=rf"ClickHouse {version}.*21\.12 or newer"):
+        require_version(version)
+
+
+@pytest.mark.parametrize("version", ["21.12.1", "22.3", "26.1.2.3", "head"])
+def test_newer_servers_and_versions_that_cannot_be_read_are_let_through(version: str) -> None:
+    require_version(version)

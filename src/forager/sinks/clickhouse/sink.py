@@ -19,6 +19,8 @@ from forager.sinks.change_tables import HISTORY, ChangeTable, RecordTables, Row,
 from forager.sinks.clickhouse.client import ClickHouseClient, TableMissing, quoted
 
 MOST = 10_000
+OLDEST = (21, 12)
+"""The first version of ClickHouse with all types of our columns."""
 NOW = "_now"
 """Suffix of the views that have the present state without duplicates and without records that are gone."""
 _TYPES: dict[ColumnType, str] = {
@@ -80,6 +82,9 @@ class ClickHouseSink:
         alone. Raises `Transient` if a column has another type."""
         if table.name in self._ready:
             return
+        if not self._ready:
+            (server,) = await self._client.read("SELECT version() AS version", in_database=False)
+            require_version(str(server["version"]))
         database = self._client.server.database
         there = await self._columns(table)
         if not there:
@@ -118,6 +123,16 @@ def type_of(column: TableColumn) -> str:
     """Return the type of a column as `system.columns` has it."""
     kind = _TYPES[column.type]
     return kind if column.required else f"Nullable({kind})"
+
+
+def require_version(version: str) -> None:
+    """Raise `Transient` for a server without the types of our columns. A version that cannot be read is let through."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if len(numbers) == 2 and numbers < OLDEST:
+        raise Transient(
+            f"ClickHouse {version} has not all types that the tables need (Bool, DateTime64, Date32): use"
+            f" {'.'.join(map(str, OLDEST))} or newer. The package of Debian 12 is 18.16; ClickHouse has one of its own."
+        )
 
 
 def created(table: ChangeTable) -> str:
