@@ -328,7 +328,7 @@ def _sitemap(text: str) -> object:
         is_index(body),
         sum(1 for _ in locations(b"<urlset>" + body)),
         sum(1 for _ in locations(body)),
-        from_robots(text),
+        from_robots(body),
     )
 
 

@@ -62,7 +62,7 @@ def test_an_index_is_recognised__PR_1() -> None:
     assert is_index(gzip.compress(b"<?xml?><sitemapindex ><sitemap><loc>https://a.example/1</loc>"))
     assert is_index(b"<s:sitemapindex>")
     assert not is_index(xml(URLS[:3]))
-    assert from_robots("User-agent: *\nSitemap: https://a.example/s.xml\nsitemap:https://a.example/t.xml") == [
+    assert from_robots(b"User-agent: *\nSitemap: https://a.example/s.xml\nsitemap:https://a.example/t.xml") == [
         "https://a.example/s.xml", "https://a.example/t.xml",
     ]  # fmt: skip
 

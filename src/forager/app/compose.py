@@ -206,7 +206,7 @@ def _make_worker(
     through = via_fetcher(settings, http, network.guard, network.via)
     resources = Resources(
         Fetcher(http, network.browsers, network.logins, stores.page_sessions, through),
-        RobotsTxt(LedgerRobots(stores.ledger.database), clock, agent=settings.robots_agent),
+        RobotsTxt(LedgerRobots(stores.ledger.database), clock, agent=settings.robots_agent, offload=offload),
         network.proxies,
         JobTokens(stores.job_secrets, list(network.tokens.values())),
         stores.pages.blobs,

@@ -40,9 +40,9 @@ def locations(body: bytes, start: int = 0) -> Iterator[tuple[int, str]]:
             yield end, text.decode("utf-8", "replace")
 
 
-def from_robots(text: str) -> list[str]:
+def from_robots(body: bytes) -> list[str]:
     """Return the sitemaps that a robots.txt names."""
-    return _LINE.findall(text)[:100]
+    return _LINE.findall(body.decode("utf-8", "replace"))[:100]
 
 
 def _beginning(body: bytes) -> bytes:

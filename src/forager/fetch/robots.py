@@ -12,6 +12,9 @@ refused by our own egress guard       so would be the page: the refusal is raise
 A good copy (2xx or 4xx) is refreshed after 12 hours, or sooner by its `max-age`, but never within 10 minutes. A failed
 try is repeated after 10 minutes. There is never more than one request for an origin's file at a time, and every request
 goes through the caller's `fetch`.
+
+A large file is parsed and matched by a reader; this process parses small ones only. A file that a reader cannot parse
+counts as one that could not be fetched.
 """
 
 import asyncio
@@ -21,14 +24,16 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import quote
 
 from protego import Protego
 from yarl import URL
 
 from forager.core.clock import Clock
-from forager.core.errors import ProxyFailed, Refused, Transient, Unreachable
+from forager.core.errors import ParseFailed, ProxyFailed, Refused, Transient, Unreachable
 from forager.core.http import Fetch, Request, Response
+from forager.core.reading import InThread, Offload, ReadError
 from forager.core.rules import RobotsFile, RobotsStore, RobotsVerdict
 from forager.fetch.http.connect import shown
 
@@ -145,13 +150,48 @@ def _read(line: str) -> Rule:
 
 
 def _parsed(rules: list[Rule]) -> Protego:
+    return Protego.parse(_written(rules, _ME))
+
+
+def _written(rules: list[Rule], agent: str) -> str:
+    """Return a file with one group."""
     lines = (f"{'crawl-delay' if name == 'delay' else name}: {value}" for name, value in rules)
-    return Protego.parse("\n".join((f"user-agent: {_ME}", *lines)))
+    return "\n".join((f"user-agent: {agent}", *lines))
 
 
 def _shielded(text: str) -> str:
     """Replace percent-escapes by upper-case placeholders that normalisation does not change."""
     return _ESCAPE.sub(lambda match: "%25" + match[0][1:].upper(), text)
+
+
+# Large files, in a reader.
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsSummary:
+    """Result of parsing a large file."""
+
+    size: int
+    crawl_delay: float | None
+    own: str | None
+    """The group for our agent as a file of its own; None if it is too long to be matched in the event loop."""
+
+
+def summarise(body: bytes, agent: str) -> RobotsSummary:
+    """Parse a file in UTF-8. Most large files have few lines for us."""
+    own = _written(_rules_for(body.decode("utf-8", "replace"), agent), agent)
+    rules = RobotsRules(own, agent)
+    return RobotsSummary(rules.size, rules.crawl_delay, own if rules.size <= SMALL else None)
+
+
+def is_allowed(body: bytes, agent: str, url: str) -> bool:
+    """Return whether the rules of a file allow a URL. A reader keeps the last files in parsed form."""
+    return _kept(body, agent).allows(url)
+
+
+@lru_cache(maxsize=4)
+def _kept(body: bytes, agent: str) -> RobotsRules:
+    return RobotsRules(body.decode("utf-8", "replace"), agent)
 
 
 AGENT = "Forager"
@@ -167,7 +207,7 @@ MOST_KEPT = 2_000
 MOST_SIZE_KEPT = 8 * 1024 * 1024
 """Maximum characters of files and rules in memory. Parsed, they need up to twenty times that."""
 SMALL = 16 * 1024
-"""Most characters of rules that are parsed and matched at once; for larger ones, other tasks run in between."""
+"""Most characters of a file, or of its rules, that are parsed or matched in the event loop; a reader takes the rest."""
 
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
@@ -177,17 +217,20 @@ class _Known:
     """One origin's file in the memory of this process."""
 
     file: RobotsFile
-    rules: RobotsRules | None
+    rules: "RobotsRules | RobotsSummary | None"
+    """Of a file with more rules than the event loop matches, their summary. None: the file cannot be used."""
     fresh: float = FRESH
     refusal: str | None = None
     """Refusal of our own guard at the last try."""
 
 
 class RobotsTxt:
-    def __init__(self, store: RobotsStore, clock: Clock, *, agent: str = AGENT) -> None:
+    def __init__(self, store: RobotsStore, clock: Clock, *, agent: str = AGENT, offload: Offload | None = None) -> None:
+        """`offload`: the readers, which parse large files; threads if there are none."""
         self._store = store
         self._clock = clock
         self._agent = agent
+        self._offload = offload or InThread()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._size = 0
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -211,7 +254,9 @@ class RobotsTxt:
             return known
         file = await self._store.read(origin)
         if file is not None and (known is None or file.tried_at > known.file.tried_at):
-            known = self._remember(_Known(file, await self._parsed(file)))
+            rules = await self._parsed(file)
+            unread = rules is None and file.body is not None
+            known = self._remember(_Known(file, rules, RETRY if unread else FRESH))
             if not self._is_due(known):
                 return known
         return await self._try(origin, wire, fetch, known)
@@ -251,22 +296,28 @@ class RobotsTxt:
     async def _verdict(self, known: _Known, url: str) -> RobotsVerdict:
         file, rules = known.file, known.rules
         if rules is not None and self._age(file.good_at) < VALID:
-            if rules.size <= SMALL:
-                allowed = rules.allows(url)
-            else:
-                allowed = await asyncio.to_thread(rules.allows, url)
+            if isinstance(rules, RobotsRules):
+                return RobotsVerdict(rules.allows(url), rules.crawl_delay)
+            try:
+                allowed = await self._offload(is_allowed, (file.body or "").encode(), self._agent, url)
+            except (ParseFailed, ReadError):
+                return RobotsVerdict(allowed=False, ask_again_in=RETRY)
             return RobotsVerdict(allowed, rules.crawl_delay)
         if known.refusal is not None:
             where = "" if "/robots.txt" in known.refusal else f"{file.origin}/robots.txt: "
             raise Refused(f"{where}{known.refusal}")
         return RobotsVerdict(allowed=False, ask_again_in=max(1.0, RETRY - self._age(file.tried_at)))
 
-    async def _parsed(self, file: RobotsFile) -> RobotsRules | None:
+    async def _parsed(self, file: RobotsFile) -> RobotsRules | RobotsSummary | None:
         if file.body is None:
             return None
         if len(file.body) <= SMALL:
             return RobotsRules(file.body, self._agent)
-        return await asyncio.to_thread(RobotsRules, file.body, self._agent)
+        try:
+            summary = await self._offload(summarise, file.body.encode(), self._agent)
+        except (ParseFailed, ReadError):
+            return None
+        return summary if summary.own is None else RobotsRules(summary.own, self._agent)
 
     def _is_due(self, known: _Known) -> bool:
         """Return whether a new request is due: the copy is no longer fresh, or the last try failed some time ago."""
@@ -333,11 +384,13 @@ def _is_an_answer(status: int) -> bool:
     return 200 <= status < 300 or (400 <= status < 500 and status != 429)
 
 
-def _freshness(response: Response, rules: RobotsRules | None) -> float:
+def _freshness(response: Response, rules: RobotsRules | RobotsSummary | None) -> float:
     """Return how long a copy is fresh. A long crawl-delay extends it; otherwise such a site would get requests for
-    nothing but this file."""
+    nothing but this file. One that cannot be parsed is tried again soon."""
+    if rules is None:
+        return RETRY
     max_age = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
-    least = max(RETRY, 3 * (rules.crawl_delay or 0.0 if rules else 0.0))
+    least = max(RETRY, 3 * (rules.crawl_delay or 0.0))
     return min(max(float(max_age[1]), least), FRESH) if max_age else FRESH
 
 

@@ -95,6 +95,11 @@ def read_trial(
     return dict(trial(read_or_none(body, url, read), current, body))
 
 
+def compare_findings(body: bytes, one: ProductFindings | None, other: ProductFindings | None) -> dict[str, int]:
+    """Compare what two parsers found on a page, in a reader: the page itself may have to decide between them."""
+    return dict(trial(one, other, body))
+
+
 async def tried(
     offload: Offload, body: bytes, url: str, candidate: Parser, current: ProductFindings | None
 ) -> dict[str, int]:

@@ -52,7 +52,7 @@ async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> O
     """The sitemaps that a site's robots.txt names, or else the one at its usual address."""
     root = _root(task.url)
     response = await fetch(Request(f"{root}/robots.txt", timeout=timeout, max_bytes=MOST_ROBOTS))
-    named = from_robots(response.body.decode("utf-8", "replace")) if response.status == 200 else []
+    named = await parse(fetch, from_robots, response.body) if response.status == 200 else []
     urls = [url for each in named if (url := same_host(each, task.url))] or [f"{root}/sitemap.xml"]
     plans = [plan_for(task, Sitemap, url=url, level=1, most=task.most) for url in dict.fromkeys(urls)]
     return Done(tasks=plans, cost=0, facts=facts_of(response))

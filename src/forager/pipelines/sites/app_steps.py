@@ -143,7 +143,7 @@ class SiteSteps:
         root = f"{parts.scheme}://{parts.netloc}"
         with unknown_names_are_final():
             response = await fetch(Request(f"{root}/robots.txt", timeout=TIMEOUT, max_bytes=MOST_ROBOTS))
-        named = from_robots(response.body.decode("utf-8", "replace")) if response.status == 200 else []
+        named = await parse(fetch, from_robots, response.body) if response.status == 200 else []
         whole = Scope(job.site, subdomains=True)
         urls = [url for each in named if (url := one_address(each)) and whole.refusal(url, 9_999) in (None, NOT_A_PAGE)]
         plans = [

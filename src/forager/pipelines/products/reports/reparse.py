@@ -1,7 +1,6 @@
 """Parses stored pages again: reports what would change, and creates the tasks that write it. Needs no network."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -21,7 +20,7 @@ from forager.extract.products.parser import CURRENT, NEW, Parser, Parsers
 from forager.extract.products.wrappers import PageWrapper
 from forager.extract.text.urls import canonical_url, url_hash
 from forager.pipelines.products.page_outcome import Seen, read_by
-from forager.pipelines.products.parser_trial import HOW, FieldTrial, Trial, read_or_none, trial
+from forager.pipelines.products.parser_trial import HOW, FieldTrial, Trial, compare_findings, read_or_none, trial
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.reports.catalogue import SCALE
 from forager.pipelines.products.tasks import Parse
@@ -157,7 +156,7 @@ async def try_parser(
             continue
         url = canonical_url(response.url)
         one, other = [await _findings(service, response.body, url, each) for each in (new, old)]
-        compared.add(await asyncio.to_thread(trial, one, other, response.body))
+        compared.add(await _compared(service, response.body, one, other))
         compared.show(page["url"], one, other)
         labels[0].add(new.label)
         labels[1].add(old.label)
@@ -242,6 +241,16 @@ async def _findings(service: Service, body: bytes, url: str, parser: Parser) -> 
     except ParseFailed:
         return None
     return None if found is None else found.restored()
+
+
+async def _compared(
+    service: Service, body: bytes, one: ProductFindings | None, other: ProductFindings | None
+) -> Mapping[str, int]:
+    """Return the counts of one page. A page that no reader can parse supports no product."""
+    try:
+        return await service.offload(compare_findings, body, one, other)
+    except ParseFailed:
+        return trial(one, other, b"")
 
 
 def _refuse_unknown(parsers: Parsers, field_name: str, name: str) -> None:
