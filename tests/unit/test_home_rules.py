@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from forager.extract.html.document import Document
+from forager.extract.html.json_page import page_of_json
 from forager.extract.listings.identity import ListingValues, place_of
 from forager.extract.listings.reading import read_home
 
@@ -220,3 +221,56 @@ def test_buttons_beside_an_address_are_no_part_of_it() -> None:
     lines = "<div class=address><p>12 Oak Close</p><p>Mountain View, CA 94040</p><p>View on map</p><p>Sign in</p></div>"
     home = read(f"<p>£325,000</p><p>3 beds</p>{lines}")
     assert (home.get("street"), home.get("city"), home.get("postcode")) == ("12 Oak Close", "Mountain View", "94040")
+
+
+@pytest.mark.parametrize(
+    ("lines", "area", "unit"),
+    [
+        ("<p>2015</p><p>sq ft</p>", "2015", "sqft"),
+        ("<p>About 130 m²</p><p>Wohnfläche ca.:</p><p>131,37 m²</p>", "131.37", "m2"),
+        ("<p>Общая площадь: 54,5</p>", "54.5", "m2"),
+        ("<p>Bendras plotas: 61</p>", "61", "m2"),
+        ("<p>Plot 900 m²</p>", None, None),
+    ],
+)
+def test_an_area_is_read_beside_its_label_or_over_its_unit(lines: str, area: str | None, unit: str | None) -> None:
+    home = read(f"<p>£325,000</p><p>3 beds</p>{lines}")
+    assert (home.get("area"), home.get("area_unit")) == (area, unit)
+
+
+@pytest.mark.parametrize("rooms", ["3 huonetta", "3 izby", "3 кімнати", "3 sobe"])
+def test_rooms_in_many_languages_tell_a_home_from_a_product(rooms: str) -> None:
+    product = json.dumps({"@type": "Product", "name": "Number 5", "offers": {"price": "120000"}})
+    page = f"<title>Number 5</title><script type='application/ld+json'>{product}</script><h1>Number 5</h1>{PROSE}<p>"
+    assert read_home(Document(f"{page}{rooms}</p>", "https://homes.example/1")).kind == "item"
+    assert read_home(Document(f"{page}3 pieces</p>", "https://homes.example/1")).kind == "other"
+
+
+def test_a_portal_s_json_is_read_as_the_page_that_its_program_shows() -> None:
+    answer = {
+        "header": {"title": "Details", "id": "12"},
+        "sections": [
+            {"type": "TOP", "attributes": [
+                {"label": "Kaltmiete 17,51 €/m²", "highlighted": True, "text": "2.300 €"},
+                {"label": "Warmmiete", "text": "2.780 €"},
+            ]},
+            {"type": "TITLE", "title": "Loft with a garden of its own"},
+            {"type": "MAP", "address": "Kölner Straße 223, 40227 Düsseldorf"},
+            {"type": "LIST", "attributes": [{"type": "TEXT", "label": "Wohnfläche ca.:", "text": "131,37 m²"}]},
+        ],
+    }  # fmt: skip
+    home = read_home(Document(page_of_json(answer), "https://homes.example/api/12"))
+    found = {name: home.get(name) for name in ("title", "price", "area", "street", "postcode", "city")}
+    assert found == {
+        "title": "Loft with a garden of its own", "price": "2300", "area": "131.37", "street": "Kölner Straße 223",
+        "postcode": "40227", "city": "Düsseldorf",
+    }  # fmt: skip
+
+
+def test_json_of_any_shape_becomes_a_page() -> None:
+    deep: Any = "x"
+    for _ in range(1_000):
+        deep = [deep]
+    for tree in (None, 1, "a < b", [], {}, deep, {"a": "https://a.example/b", "b": "CONSTANT", "c": True}):
+        assert read_home(Document(page_of_json(tree), "https://homes.example/1")).kind != "item"
+    assert "a &lt; b" in page_of_json({"text": "a < b"})

@@ -153,3 +153,16 @@ def test_every_word_of_every_language_is_found_alone_in_a_sentence_and_in_capita
         for word in language[matter]:
             assert found.fullmatch(word), word
             assert found.search(f"– {word.upper()} –"), word
+
+
+def test_a_count_of_one_and_controls_in_the_header_do_not_make_a_product_page_a_list() -> None:
+    header = "<header><a href='/help'>Buy now</a><button>Add to cart</button><i>1 product</i></header>"
+    assert kind(header + "<p>1 product</p>" + BUY) == "product"
+    assert kind("<p>24 products</p>" + cards(6, "<button>Add to cart</button>")) == "collection"
+
+
+@pytest.mark.parametrize("path", ["/p-blue-lamp-14347.html", "/blue-lamp-p03697272.html", "/termek/blue_lamp_of_ida"])
+def test_an_address_of_one_product_counts_in_many_forms(path: str) -> None:
+    page = "<h1>Blue lamp</h1><span>$19.90</span><h2>Similar</h2>" + cards(4, "<button>Add to cart</button>")
+    assert kind(page, f"https://shop.example{path}") == "product"
+    assert kind(page, "https://shop.example/lamps/blue") == "collection"

@@ -115,3 +115,66 @@ def test_facts_beside_the_product_are_read(html: str, field: str, value: Any) ->
 def test_a_short_headline_under_the_name_that_the_title_has_too_is_the_brand() -> None:
     html = f"<title>Ida - Artemide - Shop</title><h1>Ida</h1><h2>Artemide</h2><p>$9.00</p>{BUY}"
     assert read(html).get("brand") == "Artemide"
+
+
+NAMED = "<title>Lamp Ida | Shop</title><h1>Lamp Ida</h1><span>$9.00</span>"
+
+
+@pytest.mark.parametrize(
+    ("words", "stock"),
+    [
+        ("<button>Lägg i varukorg</button>", "in_stock"),
+        ("<button disabled>Add to cart</button><p>Sold out</p>", "out_of_stock"),
+        (BUY + "<p>Out of stock</p>", "in_stock"),
+        ("<p>Out of stock</p>" + BUY, "out_of_stock"),
+        ("<p>Store availability is temporarily not available.</p>" + BUY, "in_stock"),
+        ("<p>Nicht verfügbar in dieser Filiale</p><button>In den Warenkorb</button>", "in_stock"),
+        ("<p>Also available in: Green</p>", None),
+    ],
+)
+def test_stock_is_that_of_the_buy_box_and_not_of_a_store_a_size_or_another_article(
+    words: str, stock: str | None
+) -> None:
+    assert read(NAMED + words).get("availability") == stock
+
+
+def test_a_button_of_another_product_does_not_put_this_one_into_stock() -> None:
+    others = "".join(
+        f"<li class='card'><a href='/p/{n}'>Lamp {n}</a><i>$1{n}.00</i><button>Add to cart</button></li>"
+        for n in (2, 3, 4)
+    )
+    page = NAMED + "<button disabled>Add to cart</button><h2>You may also like</h2><ul>" + others + "</ul>"
+    assert read(page, "https://shop.example.com/p/lamp-ida-long").get("availability") is None
+
+
+def test_a_page_that_is_a_product_s_by_its_signs_is_read_whatever_the_language_of_its_button() -> None:
+    page = "<title>Lamp Ida</title><h1>Lamp Ida</h1><span>€15.99</span><button>Į krepšelį</button>"
+    findings = read(page, "https://shop.example.com/lamp-ida")
+    assert findings.is_product
+    assert findings.get("price") == Decimal("15.99")
+
+
+def test_a_page_behind_a_dialog_is_read_as_if_it_were_closed() -> None:
+    shown = "<h1>Lamp Ida</h1><span>$9.00</span>" + BUY
+    page = f"<title>Lamp Ida</title><div>We use cookies</div><div aria-hidden=true>{shown}</div>"
+    assert read(page).get("price") == Decimal("9.00")
+    for hidden in ("hidden", "aria-hidden=true style='display: none'"):
+        assert not read(f"<title>Lamp Ida</title><div>We use cookies</div><div {hidden}>{shown}</div>").is_product
+
+
+@pytest.mark.parametrize(
+    ("line", "price"),
+    [
+        ("Original price was: 249€.Current price is: 149€.", "149.00"),
+        ("El precio original era: 249€. El precio actual es: 149€.", "149.00"),
+        ("$195.00or 4 payments of $48.75", "195.00"),
+    ],
+)
+def test_several_amounts_of_one_line_are_parted_at_their_words(line: str, price: str) -> None:
+    struck = "<del>249€</del>" if "249" in line else ""
+    assert read(f"<title>Lamp Ida</title><h1>Lamp Ida</h1>{struck}<p>{line}</p>{BUY}").get("price") == Decimal(price)
+
+
+def test_the_styles_and_buttons_in_a_headline_are_no_part_of_the_name() -> None:
+    page = "<title>Lamp</title><h1><style>.a{color:red}</style>Lamp Ida<button>Details</button></h1><p>$9.00</p>" + BUY
+    assert read(page).get("product_name") == "Lamp Ida"

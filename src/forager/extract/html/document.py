@@ -132,6 +132,7 @@ MOST_LINES = 20_000
 MOST_SHOWN = 4_000
 MOST_TEXT = 400_000
 MOST_LINKS = 3_000
+MOST_HEADLINES = 10
 MOST_MARKED = 200
 """JSON-LD scripts of a page that was made flat, those in comments included."""
 FORM_SHARE = 0.6
@@ -526,8 +527,29 @@ def _unseen_in(body: LexborNode | None) -> Iterator[LexborNode]:
 
 
 def _unseen_places(tree: LexborHTMLParser) -> frozenset[int]:
-    """Return the hidden elements of a page by `mem_id`: one search, instead of the attributes of every element."""
-    return frozenset(node.mem_id for node in tree.css(_MAYBE_UNSEEN) if _is_unseen(node))
+    """Return the hidden elements of a page by `mem_id`: one search, instead of the attributes of every element.
+
+    `aria-hidden` around the headline or the main element hides nothing: scripts set it on the whole page while a dialog
+    is open, such as the one that asks about cookies.
+    """
+    unseen = [node for node in tree.css(_MAYBE_UNSEEN) if _is_unseen(node)]
+    if not unseen:
+        return frozenset()
+    around = {above.mem_id for node in tree.css("h1, main")[:MOST_HEADLINES] for above in _ancestors(node)}
+    return frozenset(node.mem_id for node in unseen if node.mem_id not in around or not _is_for_readers_only(node))
+
+
+def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
+    above = node.parent
+    while above is not None and above.tag != "-document":
+        yield above
+        above = above.parent
+
+
+def _is_for_readers_only(node: LexborNode) -> bool:
+    """Return whether an element is hidden from screen readers, and shown to everybody else."""
+    attributes = node.attributes
+    return "hidden" not in attributes and not _UNSEEN.search(attributes.get("style") or "")
 
 
 def _pressed_places(tree: LexborHTMLParser) -> frozenset[int]:

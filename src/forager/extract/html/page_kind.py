@@ -77,10 +77,8 @@ MANY_CARDS = 12
 """Repeated blocks above the price that are the page itself, not a strip of recommendations."""
 MOST_LINES = 250
 """Lines of a page that has one product and little else."""
-_ONE_PRODUCT = re.compile(
-    r"/(?:products?|p|dp|pdp|items?|itm|ip|prod|produkte?|produits?|productos?|detail)/(?:.*/)?[^/]*(?:\d{3}|-\w+-)"
-)
-"""Addresses of one product: its number, or its name of several words."""
+_ONE_PRODUCT = re.compile(r"[^/]*(?:\d{3}|\w[-_]\w+[-_]\w)[^/]*/?$")
+"""The last part of an address of one product: its number, or its name of several words."""
 _GROUP = re.compile(r"product[.:_]group|^(?:collection|category)$")
 _DATA = table("page_kinds")
 _FORUM, _DOCUMENTATION = any_of(_DATA["forum_programs"]), any_of(_DATA["documentation_programs"])
@@ -89,7 +87,7 @@ _FORUM_ELEMENTS, _DOCUMENTATION_ELEMENTS = _DATA["forum_elements"], _DATA["docum
 
 def page_kind(document: Document) -> PageKind:
     """Return the kind of a page. Never raises; a page without clear signs is `other`."""
-    signs = PageSigns(document)
+    signs = document.once(PageSigns)
     for decide in _DECISIONS:
         kind = decide(signs)
         if kind is not None:
@@ -162,7 +160,10 @@ def _unmarked_product(signs: PageSigns, *, in_product_path: bool) -> PageKind | 
         named = _ONE_PRODUCT.search(signs.path) is not None and lone <= MOST_LONE_PRICES
         if (not alone and not named and not 0 < lone <= 2 * FEW_PRICES) or alone > MOST_BUY:
             return None
-        if cards.count and not alone and not (named and lone and not cards.before):
+        if signs.is_sorted and not named:
+            return None
+        is_priced = 0 < lone <= (MOST_LONE_PRICES if named else FEW_PRICES)
+        if cards.count and not alone and not (is_priced and not cards.before):
             return None
         return PageKind("product", ("address", *evidence), 0.75 if alone or lone else 0.55)
     if signs.og_type in ("article", "blog") or _has_program(signs):
@@ -172,7 +173,10 @@ def _unmarked_product(signs: PageSigns, *, in_product_path: bool) -> PageKind | 
     if not alone:
         return _product_without_control(signs, lone, every)
     are_many = every > 2 * alone or cards.count >= MANY_CARDS
-    is_list = (signs.is_sorted and every > 2 * alone) or (cards.before and (signs.is_sorted or are_many))
+    has_several = cards.count or lone > FEW_PRICES
+    is_list = (signs.is_sorted and every > 2 * alone and has_several) or (
+        cards.before and (signs.is_sorted or are_many)
+    )
     if is_list or alone > MOST_BUY or not 0 < lone <= 2 * MOST_LONE_PRICES or signs.prose > 8 * LONG:
         return None
     return PageKind("product", evidence, 0.7)

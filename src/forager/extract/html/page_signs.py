@@ -53,12 +53,12 @@ _FACT_LABEL = any_of((*_PRODUCTS["fact_labels"], "upc", "ean", "gtin", "isbn", *
 _FACT = any_of((*_PRODUCTS["fact_labels"], *spoken("sku"), *spoken("price")), r"(?:{})\s*[:#]")
 _SORTED = any_of(_PRODUCTS["sorted"], r"(?:{})\b")
 _COUNTED = re.compile(
-    r"\b\d[\d.,\s]*\+?\s(?:products?|items?|results?|produkte?|artikel|articles?|produits?|productos?|resultados|prodotti"
+    r"\b(?![01]\s)\d[\d.,\s]*\+?\s(?:products?|items?|results?|produkte?|artikel|articles?|produits?|productos?|resultados|prodotti"
     r"|produkter|treffer|résultats|товар\w*|termék|produktów|produktů)\b|showing \d+"
     r"|\b\d+\s?[-–]\s?\d+ (?:of|von|sur|de|di|van) \d+",
     re.IGNORECASE,
 )
-"""A count of what a list holds."""
+"""A count of what a list holds; none or one is that of a cart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,22 +224,23 @@ class PageSigns:
         return [node for node, group in zip(self.prices, self._blocks[1], strict=True) if group is None]
 
     @cached_property
-    def buy_controls(self) -> tuple[int, int]:
-        """Controls that put something into a cart: outside of repeated blocks, and in all."""
-        alone, every = 0, 0
+    def controls(self) -> list[tuple[LexborNode, bool]]:
+        """The controls that put something into a cart, in page order; True for those that stand outside of repeated
+        blocks. Menus, header and footer are left out: their words lead to help and to the cart."""
         builds: Counter[tuple[int, str]] = Counter()
         found = []
         for node in self.document.tree.css(_CONTROLS)[:MOST_CONTROLS]:
             if _is_buy(node):
-                every += 1
                 card = _repeated(node)
                 if card is not None:
                     builds[card] += 1
                 found.append((node, card))
-        for node, card in found:
-            if (card is None or builds[card] < LEAST_CARDS) and not _is_around(node):
-                alone += 1
-        return alone, every
+        return [(node, (card is None or builds[card] < LEAST_CARDS) and not _is_around(node)) for node, card in found]
+
+    @cached_property
+    def buy_controls(self) -> tuple[int, int]:
+        """Controls that put something into a cart: outside of repeated blocks, and in all."""
+        return sum(is_alone for _, is_alone in self.controls), len(self.controls)
 
     # Postings
 
@@ -369,7 +370,7 @@ def _is_buy(node: LexborNode) -> bool:
     if node.tag != "input":
         text = node.text(separator=" ")
         texts.append(text if len(text) <= 4 * LONGEST_CONTROL else None)
-    if any(text and _invites_to_buy(text) for text in texts):
+    if any(text and invites_to_buy(text) for text in texts):
         return True
     if node.tag in ("a", "add-to-cart", "product-form"):
         return False
@@ -378,7 +379,7 @@ def _is_buy(node: LexborNode) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _invites_to_buy(text: str) -> bool:
+def invites_to_buy(text: str) -> bool:
     """Return whether the text of a control is one of buying. The words of 40 languages cost 20 µs a text, and the pages
     of a site repeat the same menus: results are kept."""
     plain = one_line(text)

@@ -87,6 +87,7 @@ def _date(year: str, month: int, day: str) -> date | None:
 NEAR = 14
 """Lines around the headline in which the price stands."""
 LEAST_PRICE = Decimal(100)
+LONGEST_UNIT = 12
 MANY = 8
 """Prices from which a page with the headline of a list is a list."""
 STRUCTURED, SELECTOR, LABEL, NEARBY, GUESS = 0.95, 0.85, 0.8, 0.7, 0.55
@@ -292,13 +293,24 @@ def _read_numbers(scope: Sequence[VisibleLine], headline: str | None, home: List
             home.add(
                 "area_unit", "sqft" if "ft" in match[0].casefold() or "feet" in match[0] else "m2", "label:area", LABEL
             )
-    for text in texts[1:]:
-        match = words.AREA.search(text)
-        if match and not words.OTHER_AREA.search(text[: match.start()][-25:]):
-            home.add("area", _area(match["number"]), "text", NEARBY)
-            unit = match["unit"].casefold()
-            home.add("area_unit", "sqft" if "f" in unit else "m2", "text", NEARBY)
-            break
+    labelled = (below.text for line, below in pairwise(scope) if words.AREA_LABEL.fullmatch(line.text))
+    for found, source, sure in (
+        (labelled, "label:area", LABEL),
+        ((*texts[1:], *_in_two_lines(scope)), "text", NEARBY),
+    ):
+        for text in found:
+            match = words.AREA.search(text)
+            if match and not words.OTHER_AREA.search(text[: match.start()][-25:]):
+                home.add("area", _area(match["number"]), source, sure)
+                home.add("area_unit", "sqft" if "f" in match["unit"].casefold() else "m2", source, sure)
+                break
+
+
+def _in_two_lines(scope: Sequence[VisibleLine]) -> Iterator[str]:
+    """Yield a number and the unit of area under it as one text."""
+    for line, below in pairwise(scope):
+        if words.BARE_NUMBER.fullmatch(line.text) and len(below.text) <= LONGEST_UNIT:
+            yield f"{line.text} {below.text}"
 
 
 def _read_place(document: Document, scope: Sequence[VisibleLine], headline: str | None, home: ListingValues) -> None:

@@ -19,10 +19,15 @@ AREA = re.compile(
     r"(?P<unit>sq\.?\s?ft\b|sqft\b|ft2\b|ft²|square feet|m²|㎡|m2\b|mq\b|qm\b|quadratmeter|sq\.?\s?m\b)",
     re.IGNORECASE,
 )
-LABELLED_AREA = any_of(_DATA["labelled_area"], r"(?:approx\.?\s*)?(?:{})\s*:?\s*(?P<number>\d[\d.,]{1,8})")
+BARE_NUMBER = re.compile(r"\d{1,3}(?:[.,\s]\d{3})+|\d{1,6}(?:[.,]\d{1,2})?")
+LABELLED_AREA = any_of(
+    (*_DATA["labelled_area"], *spoken("area")), r"(?:approx\.?\s*)?(?:{})\s*:?\s*(?P<number>\d[\d.,]{1,8})"
+)
 LIVING_AREA = any_of(_DATA["living_area"], r"(?:{})\b.{0,20}\d")
 """An area with a label that only homes have."""
-_ROOM_WORDS = "|".join(_DATA["rooms"])
+AREA_LABEL = any_of((*_DATA["labelled_area"], *_DATA["living_area"], *spoken("area")), r"(?:{})\W{0,3}(?:ca\W{0,3})?")
+"""A line that labels the area in the line below it."""
+_ROOM_WORDS = "|".join((*_DATA["rooms"], *spoken("rooms")))
 ROOMS = re.compile(
     rf"(?:(?:anzahl |number of )?(?:{_ROOM_WORDS}|room|zi\.)\s*:?\s*\d{{1,2}}(?:[.,]5)?"
     rf"|\d{{1,2}}(?:[.,]5)?[\s-]?(?:{_ROOM_WORDS}))",

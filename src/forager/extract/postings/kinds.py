@@ -91,7 +91,7 @@ def is_posting(document: Document, title: str | None, found: Collection[str]) ->
     """Return whether a page without markup may be the page of a job: it has two of a control to apply, an employer, a
     place and words of employment, and the text mentions four matters of postings; one sign is enough if the title names
     the person sought or the address a job. A page that looks like one of another kind needs the control, and more."""
-    can_apply = PageSigns(document).has_apply_control
+    can_apply = document.once(PageSigns).has_apply_control
     found_names = ("company_name" in found) + ("location" in found or "salary_range" in found)
     signs = found_names + can_apply + bool(EMPLOYMENT.search(document.text))
     kind = page_kind(document).kind

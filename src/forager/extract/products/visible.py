@@ -6,14 +6,14 @@ headline, is not taken for the page of a product.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise, zip_longest
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
 from forager.extract.html.document import Document, VisibleLine
-from forager.extract.products.findings import ProductFindings
+from forager.extract.html.page_signs import BUY, PageSigns, invites_to_buy
+from forager.extract.products.findings import ProductFindings, says_missing
 from forager.extract.products.visible_price import read_discounted, read_price
 from forager.extract.tables import any_of, spoken, table
 from forager.extract.text.prices import availability_of
@@ -61,10 +61,15 @@ def headline_of(document: Document) -> str | None:
 
 def _highest(document: Document) -> str | None:
     """Return the `h1` that shares the most words with the page's title, because a banner may have one as well."""
-    texts = [text for node in document.tree.css("h1")[:10] if (text := one_line(node.text(separator=" ")))]
+    texts = [text for node in document.tree.css("h1")[:10] if (text := _seen_in(node))]
     texts = [text for text in texts if not _NO_NAME.fullmatch(text)]
     title = words(document.title)
     return max(texts, key=lambda text: len(words(text) & title) / max(1, len(words(text))), default=None)
+
+
+def _seen_in(node: LexborNode) -> str:
+    """Return the text of a headline without its styles, its hidden parts and its buttons."""
+    return one_line(" ".join(line.text for line in Document.lines_in(node) if line.tag != "button"))
 
 
 def _called_so(document: Document) -> str | None:
@@ -127,7 +132,6 @@ def _words(text: str | None) -> Iterator[str]:
 # Decides whether a page offers one thing for sale. Pure.
 
 
-BUY = any_of(_DATA["buy"], r"\b(?:{})\b")
 _PRESSED = "input[type=submit], input[type=image], input[type=button], button, a, img"
 MOST_PRESSED = 3_000
 LONGEST_BUTTON = 60
@@ -152,8 +156,10 @@ _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 
 def is_in_stock(document: Document) -> bool:
     """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
-    have."""
-    first = next(iter(_buttons(document)), None)
+    have. The buttons of other products, which stand in repeated blocks, count only on a page without one of its own."""
+    controls = document.once(PageSigns).controls
+    own = (node for node, is_alone in controls if is_alone and _is_button(node))
+    first = next(own, None) or next(iter(_buttons(document)), None)
     if first is None or "disabled" in first.attributes or "disabled" in (first.attributes.get("class") or ""):
         return False
     return not _LATER.search(f"{first.attributes.get('value') or ''} {first.text()}")
@@ -228,19 +234,12 @@ def _find_buttons(document: Document) -> list[LexborNode]:
 def _is_button(node: LexborNode) -> bool:
     attributes = node.attributes
     for name in _NAMES:
-        if (text := attributes.get(name)) and len(text) <= LONGEST_BUTTON and _invites_to_buy(text):
+        if (text := attributes.get(name)) and len(text) <= LONGEST_BUTTON and invites_to_buy(text):
             return True
     if node.tag not in ("button", "a"):
         return False
     text = node.text(separator=" ")
-    return 0 < len(text) <= LONGEST_BUTTON and _invites_to_buy(text)
-
-
-@lru_cache(maxsize=16_384)
-def _invites_to_buy(text: str) -> bool:
-    """Return whether the words of a control are those of buying. A page repeats its controls, and the pages of a site
-    their menus: results are kept."""
-    return BUY.search(text) is not None
+    return 0 < len(text) <= LONGEST_BUTTON and invites_to_buy(text)
 
 
 # The article number of a product where no markup has it. Pure.
@@ -418,6 +417,8 @@ def _told(lines: Sequence[VisibleLine]) -> str | None:
     return told.pop() if len(told) == 1 else None
 
 
+GUESSED = 0.4
+"""Confidence of a page's kind for which no sign speaks: its visible words decide."""
 NEAR = 40
 """Lines after the headline in which the price is looked for."""
 _LABELS = {
@@ -446,16 +447,19 @@ _REVIEWS = re.compile(
 def read_visible(document: Document, findings: ProductFindings) -> None:
     """Add what a reader would take for the product's name, price and stock."""
     headline = findings.get("product_name") or headline_of(document)
-    if headline is None or findings.is_list or not can_be_bought(document, known=bool(findings.values)):
+    if headline is None or findings.is_list or says_missing(document):
+        return
+    if not _is_decided(document, findings) and not can_be_bought(document, known=bool(findings.values)):
         return
     lines = _around(document.shown, headline)
     if "product_name" not in findings:
         findings.add("product_name", headline, "heuristic")
     if "price" not in findings:
         read_price(document, lines, findings)
-    _read_words(lines, findings)
+    in_stock = "availability" not in findings and is_in_stock(document)
+    _read_words(lines, findings, in_stock=in_stock)
     read_code(document, findings)
-    if "availability" not in findings and "price" in findings and is_in_stock(document):
+    if "availability" not in findings and "price" in findings and in_stock:
         findings.add("availability", "in_stock", "heuristic")
     _read_facts(document, findings)
     read_brand(document, lines, findings)
@@ -463,6 +467,14 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
             if (node.attributes.get("alt") or "").casefold() == headline.casefold():
                 findings.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
+
+
+def _is_decided(document: Document, findings: ProductFindings) -> bool:
+    """Return whether the page was taken for a product's by signs of its own, and not for want of any other kind. Many
+    buttons to buy are looked at again."""
+    if findings.page is None or findings.page.confidence <= GUESSED:
+        return False
+    return document.once(PageSigns).buy_controls[0] <= MOST_BUTTONS
 
 
 def read_missing_facts(document: Document, findings: ProductFindings) -> None:
@@ -481,27 +493,36 @@ def read_price_today(document: Document, findings: ProductFindings) -> None:
 
 
 def _around(lines: Sequence[VisibleLine], headline: str) -> Sequence[VisibleLine]:
-    """The lines from the headline on: from the line that is the product's name, or else from the first headline."""
-    named = (place for place, line in enumerate(lines) if line.text == headline)
-    first = next(named, None)
+    """The lines from the headline on: from the line that is the product's name, or else from the headline that shares
+    most words with it."""
+    first = next((place for place, line in enumerate(lines) if line.text == headline), None)
     if first is None:
-        first = next((place for place, line in enumerate(lines) if line.tag == "h1"), 0)
+        wanted = words(headline)
+        headlines = [place for place, line in enumerate(lines) if line.tag == "h1"]
+        first = max(headlines, key=lambda place: len(words(lines[place].text) & wanted), default=0)
     return lines[first : first + NEAR]
 
 
+_OF_STORES = any_of(_DATA["stock_elsewhere"], r"\b(?:{})\b")
+"""The stock of a shop in a town, or of another article, is not that of the product here."""
 _OF_A_SIZE = any_of(_DATA["sizes"], r"\b(?:{})\b|^(?:\d{1,3}(?:[.,]5)?|X{0,3}[SML])\b\s*[-–:(]")
 """Words of a choice of sizes: the stock of one size is not that of the product."""
 
 
-def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings) -> None:
+def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings, *, in_stock: bool) -> None:
+    """Add stock and rating from the words under the headline. `in_stock`: the page has a button that puts the product
+    into a cart; then words below it that deny the stock are those of a size, or of a template that waits."""
+    is_below_button = False
     for line in lines[1:]:
+        if line.tag == "button":
+            is_below_button |= in_stock and invites_to_buy(line.text)
         if len(line.text) > 120 or line.tag == "button":
             continue
         if line.tag in _HEADINGS and _OTHERS.match(line.text):
             return  # what follows is about other products
-        if "availability" not in findings and not _OF_A_SIZE.search(line.text):
+        if "availability" not in findings and not (_OF_A_SIZE.search(line.text) or _OF_STORES.search(line.text)):
             word = availability_of(line.text)
-            if word is not None:
+            if word is not None and not (is_below_button and word == "out_of_stock"):
                 findings.add("availability", word, "heuristic")
         if "rating" not in findings and (rated := _RATED.search(line.text)):
             findings.add("rating", rated[1], "heuristic")

@@ -190,7 +190,8 @@ def _priced_parts(text: str) -> list[str]:
     parts = re.split(
         r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
         r"|(?<=[\d€£₽])\s+(?=(?:our|your|sale|special|you|now|only|nur|jetzt|retail|list|save|spare|free|inkl|zzgl)\b)"
-        r"|(?<=[\d€£₽])\s+(?=(?:or|oder|ou|o|eller|lub)\s+\d)|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
+        r"|(?<=[\d€£₽])\s*(?=(?:or|oder|ou|o|eller|lub)\s+\d)"
+        r"|(?<=\d[€£₽$.])\s?\.?\s*(?=[^\W\d_]{2,}[^.\d]{0,30}:\s?\W{0,3}\d)|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
         text,
         flags=re.IGNORECASE,
     )

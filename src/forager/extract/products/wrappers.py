@@ -85,7 +85,7 @@ def read_learnt(document: Document, findings: ProductFindings, wrappers: Sequenc
     if is_other or findings.is_list:
         if "product_name" not in found or not any(name in found for name in OFFERED):
             return wrapper
-        if PageSigns(document).declared & OTHER_KINDS:
+        if document.once(PageSigns).declared & OTHER_KINDS:
             return wrapper
         findings.page = PageKind("product", (f"template {wrapper.template}",), found["product_name"].confidence)
         findings.is_list = False

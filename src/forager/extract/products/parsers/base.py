@@ -9,6 +9,7 @@ from forager.extract.products.parser import BASE, Parser
 from forager.extract.products.script_values import read_script_values
 from forager.extract.products.structured import read_meta, read_structured
 from forager.extract.products.visible import (
+    GUESSED,
     doubt_unseen_brand,
     headline_of,
     prefer_shown_code,
@@ -117,7 +118,7 @@ def _page_of(document: Document, findings: ProductFindings) -> PageKind:
     if kind.kind != "other" or "og:type" in document.metas or document.marks.json_ld >= 0:
         return kind
     prose = sum(len(line.text) for line in document.shown if len(line.text) >= A_SENTENCE)
-    return kind if prose > MOST_PROSE else PageKind("product", ("visible words",), 0.4)
+    return kind if prose > MOST_PROSE else PageKind("product", ("visible words",), GUESSED)
 
 
 parser = Parser(BASE, 7, read)

@@ -4,6 +4,8 @@ from pydantic import BaseModel
 
 from forager.core.http import Click, Scroll, WaitFor
 from forager.extract.html.document import Document
+from forager.extract.html.json_page import page_of_json
+from forager.extract.html.structured_data import loads_tolerantly
 from forager.extract.listings.reading import read_home
 from forager.extract.text.normalise import Line, Url
 from forager.pipelines.scrape.extractor import Extracted, Extractor, FieldFindings, PageInput, page_url
@@ -37,6 +39,8 @@ class HomeListing(BaseModel):
 
 def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
+    if document.source.lstrip()[:1] in ("{", "["):
+        document = Document(page_of_json(loads_tolerantly(document.source)), page.url)
     wall = login_wall(document)
     if wall:
         return Extracted(wall=wall)
