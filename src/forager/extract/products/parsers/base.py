@@ -121,4 +121,4 @@ def _page_of(document: Document, findings: ProductFindings) -> PageKind:
     return kind if prose > MOST_PROSE else PageKind("product", ("visible words",), GUESSED)
 
 
-parser = Parser(BASE, 7, read)
+parser = Parser(BASE, 8, read)
