@@ -178,3 +178,15 @@ def test_several_amounts_of_one_line_are_parted_at_their_words(line: str, price:
 def test_the_styles_and_buttons_in_a_headline_are_no_part_of_the_name() -> None:
     page = "<title>Lamp</title><h1><style>.a{color:red}</style>Lamp Ida<button>Details</button></h1><p>$9.00</p>" + BUY
     assert read(page).get("product_name") == "Lamp Ida"
+
+
+def test_a_page_whose_markup_is_complete_is_not_parsed_as_a_whole() -> None:
+    data = '{"@type": "Product", "name": "Lamp", "sku": "KEY-9", "brand": "Ida", "description": "A lamp.", "offers": \
+{"price": "9.00", "priceCurrency": "EUR", "availability": "InStock"}}'
+    start = f'<title>Lamp</title><script type="application/ld+json">{data}</script><h1>Lamp</h1>'
+    text = "<p>A lamp of Ida for a desk.</p>" * 500
+    document = Document(start + text, "https://shop.example.com/p/1", markup_first=True)
+    assert base.read(document).get("sku") == "KEY-9"
+    assert "tree" not in vars(document)
+    shown = Document(f"{start}{text}<a @click=\"() => go()\" class='sku'>AB-12</a>", "", markup_first=True)
+    assert base.read(shown).get("sku") == "AB-12", "the number that the page shows beats the key in its markup"

@@ -293,13 +293,18 @@ _CODED = re.compile(
 """Names of elements that show the article number."""
 _CODED_NODES = "[class*=sku i], [id*=sku i], [class*='-code'], [class*='-ref'], [data-qa-qualifier*=ref]"
 """Elements that may be called so. Few, because each costs a twentieth of parsing the page."""
+_CODED_WORDS = ("sku", "-code", "-ref", "data-qa-qualifier")
+"""What the attributes of such elements contain."""
+LONGEST_TAG = 1_000
 _CODED_ATTRIBUTES = ("class", "id", "data-qa-qualifier")
 LONGEST_CODE = 60
 
 
 def _called(document: Document) -> set[str]:
     """The codes that elements show which are called so: `<p class="prd-code">Product code: 141677</p>`."""
-    found = set()
+    found = set[str]()
+    if not any(_is_in_a_tag(document.lowered, word) for word in _CODED_WORDS):
+        return found  # the page need not be parsed as a whole
     for node in document.tree.css(_CODED_NODES)[:MOST_PRESSED]:
         attributes = node.attributes
         if not any((called := attributes.get(name)) and _CODED.search(called) for name in _CODED_ATTRIBUTES):
@@ -312,6 +317,19 @@ def _called(document: Document) -> set[str]:
         if _CODE.fullmatch(code):
             found.add(code)
     return found
+
+
+def _is_in_a_tag(lowered: str, word: str) -> bool:
+    """Return whether a word stands between `<` and `>` somewhere, or in too many places to look at all of them."""
+    place = lowered.find(word)
+    for _ in range(MOST_PLACES):
+        if place < 0:
+            return False
+        start = lowered.rfind("<", max(0, place - LONGEST_TAG), place)
+        if start >= 0 and ">" not in lowered[start:place].replace("=>", ""):
+            return True
+        place = lowered.find(word, place + len(word))
+    return True
 
 
 def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
