@@ -46,7 +46,11 @@ def read_script_values(document: Document, findings: ProductFindings, name: str 
         findings.add("sku", codes if codes and _CODE.fullmatch(codes) else None, "script")
     if "brand" not in findings:
         brand = _agreed(objects, _BRANDS)
-        if brand and len(brand) <= LONGEST_BRAND and _is_shown(document, brand):
+        if (
+            brand
+            and len(brand) <= LONGEST_BRAND
+            and (document.shows(brand) or brand.casefold() in (document.title or "").casefold())
+        ):
             findings.add("brand", brand, "script")
     if "availability" not in findings and "price" in findings:
         findings.add("availability", _state(objects), "script")
@@ -135,7 +139,3 @@ def _state(objects: list[dict[str, Any]]) -> str | None:
         if states:
             return "in_stock" if "in_stock" in states else states.pop() if len(states) == 1 else None
     return None
-
-
-def _is_shown(document: Document, words: str) -> bool:
-    return words.casefold() in document.text.casefold() or words.casefold() in (document.title or "").casefold()

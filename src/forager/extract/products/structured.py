@@ -6,6 +6,7 @@ in the metadata.
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import Any, cast
 
 from forager.core.hosts import host_of
@@ -292,8 +293,12 @@ def _own_title(document: Document, title: str | None) -> str | None:
         return headline if title and headline else title
     title = _without_site(document, title)
     first = _TITLE_ENDS.split(title)[0]
-    shown = first != title and first in {document.metas.get("og:description"), *(line.text for line in document.shown)}
+    shown = first != title and (first == document.metas.get("og:description") or _is_a_line(document, first))
     return first if shown else title
+
+
+def _is_a_line(document: Document, text: str) -> bool:
+    return document.shows(text, alone=True) or document.shows(escape(text), alone=True)
 
 
 _META_PRICE = ("product:price:amount", "og:price:amount", "product:sale_price:amount")

@@ -157,9 +157,10 @@ _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 def is_in_stock(document: Document) -> bool:
     """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
     have. The buttons of other products, which stand in repeated blocks, count only on a page without one of its own."""
-    controls = document.once(PageSigns).controls
-    own = (node for node, is_alone in controls if is_alone and _is_button(node))
-    first = next(own, None) or next(iter(_buttons(document)), None)
+    controls = [each for each in document.once(PageSigns).controls if _is_button(each[0])]
+    own = (node for node, is_alone in controls if is_alone)
+    others = (node for node, _ in controls) if controls else iter(_buttons(document))
+    first = next(own, None) or next(others, None)
     if first is None or "disabled" in first.attributes or "disabled" in (first.attributes.get("class") or ""):
         return False
     return not _LATER.search(f"{first.attributes.get('value') or ''} {first.text()}")
@@ -252,7 +253,7 @@ _INLINE = re.compile(rf"{_LABEL}\s*([\w][\w./-]{{2,29}})", re.IGNORECASE)
 _ALONE = re.compile(_LABEL, re.IGNORECASE)
 _ANY_LABEL = re.compile(r"[^\W\d][\w .]{1,30}[:#]\s*")
 _UNSHOWN = frozenset(("script", "style", "template", "input", "meta"))
-MOST_PLACES, A_TEXT = 20, 200
+MOST_PLACES = 20
 _NUMBERED = re.compile(r"(?:^|[/_.-])p?(\d{5,16})(?:\.\w{2,5})?/?$")
 """The number at the end of an address: `/itm/143863282131`, `/lamp-1236291.html`."""
 
@@ -303,8 +304,8 @@ LONGEST_CODE = 60
 def _called(document: Document) -> set[str]:
     """The codes that elements show which are called so: `<p class="prd-code">Product code: 141677</p>`."""
     found = set[str]()
-    if not any(_is_in_a_tag(document.lowered, word) for word in _CODED_WORDS):
-        return found  # the page need not be parsed as a whole
+    if not document.is_parsed and not any(_is_in_a_tag(document.lowered, word) for word in _CODED_WORDS):
+        return found  # parsing the whole page would cost more than this search
     for node in document.tree.css(_CODED_NODES)[:MOST_PRESSED]:
         attributes = node.attributes
         if not any((called := attributes.get(name)) and _CODED.search(called) for name in _CODED_ATTRIBUTES):
@@ -336,7 +337,7 @@ def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
     """Let the article number that the page shows hold before one of the markup that it does not show: that one is
     often the number of a row in the shop's database. Without another one, it loses confidence."""
     held = findings.values.get("sku")
-    if held is None or held.source in ("heuristic", "script") or is_shown(document, str(held.value)):
+    if held is None or held.source in ("heuristic", "script") or document.shows(str(held.value)):
         return
     codes = _called(document) or (_labelled(document) if "lines" in vars(document) else set())
     findings.doubt("sku", codes.pop() if len(codes) == 1 else None)
@@ -345,25 +346,8 @@ def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
 def doubt_unseen_brand(document: Document, findings: ProductFindings) -> None:
     """Lower the confidence of a brand of the markup that the page shows nowhere: some shops give their own name."""
     held = findings.values.get("brand")
-    if held is not None and held.source not in ("heuristic", "script") and not is_shown(document, str(held.value)):
+    if held is not None and held.source not in ("heuristic", "script") and not document.shows(str(held.value)):
         findings.doubt("brand")
-
-
-def is_shown(document: Document, text: str) -> bool:
-    """Return whether a text stands between tags somewhere as whole words, outside of scripts, in any case of its
-    letters. Cheaper than the visible lines."""
-    lowered, place = document.lowered, -1
-    wanted = text.encode("latin-1", "replace").lower().decode("latin-1")
-    for _ in range(MOST_PLACES):
-        place = lowered.find(wanted, place + 1)
-        if place < 0:
-            return False
-        end, before = place + len(wanted), max(0, place - A_TEXT)
-        is_whole = not (lowered[place - 1 : place].isalnum() or lowered[end : end + 1].isalnum())
-        is_text = is_whole and lowered.rfind(">", before, place) > lowered.rfind("<", before, place)
-        if is_text and lowered.rfind("<script", 0, place) <= lowered.rfind("</script", 0, place):
-            return True
-    return False
 
 
 def _labelled(document: Document) -> set[str]:
@@ -435,8 +419,9 @@ def _told(lines: Sequence[VisibleLine]) -> str | None:
     return told.pop() if len(told) == 1 else None
 
 
-GUESSED = 0.4
-"""Confidence of a page's kind for which no sign speaks: its visible words decide."""
+GUESSED, MARKED = 0.4, 0.85
+"""Confidence of a page's kind for which no sign speaks, so that its visible words decide; and of one that its markup
+decides."""
 NEAR = 40
 """Lines after the headline in which the price is looked for."""
 _LABELS = {
@@ -489,10 +474,10 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
 
 def _is_decided(document: Document, findings: ProductFindings) -> bool:
     """Return whether the page was taken for a product's by signs of its own, and not for want of any other kind. Many
-    buttons to buy are looked at again."""
+    buttons to buy are looked at again, unless markup has decided."""
     if findings.page is None or findings.page.confidence <= GUESSED:
         return False
-    return document.once(PageSigns).buy_controls[0] <= MOST_BUTTONS
+    return findings.page.confidence >= MARKED or document.once(PageSigns).buy_controls[0] <= MOST_BUTTONS
 
 
 def read_missing_facts(document: Document, findings: ProductFindings) -> None:
