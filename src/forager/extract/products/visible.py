@@ -419,9 +419,9 @@ def _told(lines: Sequence[VisibleLine]) -> str | None:
     return told.pop() if len(told) == 1 else None
 
 
-GUESSED, MARKED = 0.4, 0.85
-"""Confidence of a page's kind for which no sign speaks, so that its visible words decide; and of one that its markup
-decides."""
+GUESSED, OFFERED, MARKED = 0.4, 0.6, 0.85
+"""Confidence of a page's kind for which no sign speaks, so that its visible words decide; and the least of one that a
+control to buy, a price or labelled facts decide, and of one that markup decides."""
 NEAR = 40
 """Lines after the headline in which the price is looked for."""
 _LABELS = {
@@ -473,9 +473,9 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
 
 
 def _is_decided(document: Document, findings: ProductFindings) -> bool:
-    """Return whether the page was taken for a product's by signs of its own, and not for want of any other kind. Many
-    buttons to buy are looked at again, unless markup has decided."""
-    if findings.page is None or findings.page.confidence <= GUESSED:
+    """Return whether the page was taken for a product's by a control to buy or a price, and not by its address alone or
+    for want of any other kind. Many buttons to buy are looked at again, unless markup has decided."""
+    if findings.page is None or findings.page.confidence < OFFERED:
         return False
     return findings.page.confidence >= MARKED or document.once(PageSigns).buy_controls[0] <= MOST_BUTTONS
 
