@@ -190,3 +190,31 @@ def test_a_page_whose_markup_is_complete_is_not_parsed_as_a_whole() -> None:
     assert not document.is_parsed
     shown = Document(f"{start}{text}<a @click=\"() => go()\" class='sku'>AB-12</a>", "", markup_first=True)
     assert base.read(shown).get("sku") == "AB-12", "the number that the page shows beats the key in its markup"
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_sure"),
+    [
+        ("EUR1.299,00", True),
+        ("1 299 €", True),
+        ("$1,299.00", True),
+        ("1299", True),
+        ("1&nbsp;299,-", True),
+        ("21299", False),
+        ("$1,300.00", False),
+        ("<script>1299</script>", False),
+        ("<b data-price='1299'>on request</b>", False),
+    ],
+)
+def test_a_price_of_the_markup_that_the_page_does_not_show_loses_confidence(shown: str, is_sure: bool) -> None:
+    marked = json_ld('{"price": "1299.00", "priceCurrency": "EUR", "availability": "InStock"}')
+    found = read(f"{marked}<h1>Lamp</h1><p>{shown}</p>")
+    assert found.get("price") == Decimal("1299.00")
+    assert (found.values["price"].confidence >= 0.9) == is_sure
+
+
+def test_stock_from_one_source_of_markup_is_less_sure_than_from_two() -> None:
+    marked = json_ld('{"price": "9.00", "priceCurrency": "EUR", "availability": "InStock"}')
+    meta = '<meta property="og:type" content="product"><meta property="product:availability" content="in stock">'
+    assert read(marked).values["availability"].confidence < 0.9
+    assert read(marked + meta).values["availability"].confidence > 0.95

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forager.extract.html.document import Document
-from forager.extract.products.findings import CONFIDENCE, SUREST, UNSEEN, ProductFindings, says_missing
+from forager.extract.products.findings import SUREST, UNSEEN, ProductFindings, confidence_of, says_missing
 from forager.extract.products.parser import Parser
 from forager.pipelines.products.wiring import parsers
 
@@ -55,7 +55,8 @@ def test_a_recorded_page_is_read_as_expected__PR_10(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_value_has_the_confidence_of_its_source_or_more__PR_15(case: str) -> None:
     for name, value in read(case)[1].values.items():
-        least = CONFIDENCE[value.source] * (UNSEEN if name in ("sku", "brand") else 1)  # the page may not show these
+        # The page may not show these.
+        least = confidence_of(value.source, name) * (UNSEEN if name in ("sku", "brand", "price") else 1)
         assert least <= value.confidence <= SUREST
 
 

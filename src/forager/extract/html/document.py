@@ -313,9 +313,11 @@ class Document:
             place = self.lowered.find("<script", end) if end >= 0 else -1
         return starts, ends
 
-    def shows(self, text: str, *, alone: bool = False) -> bool:
+    def shows(self, text: str, *, alone: bool = False, number: bool = False) -> bool:
         """Return whether a text stands between tags somewhere as whole words, outside of scripts, in any case of its
-        letters. `alone`: with nothing else between the two tags. Cheaper than the visible lines."""
+        letters. `alone`: with nothing else between the two tags. `number`: letters may touch it, as those of a currency
+        do. Cheaper than the visible lines."""
+        touches = str.isdigit if number else str.isalnum
         lowered, place = self.lowered, -1
         wanted = text.encode("latin-1", "replace").lower().decode("latin-1")
         for _ in range(MOST_PLACES):
@@ -323,7 +325,7 @@ class Document:
             if place < 0:
                 return False
             end, before = place + len(wanted), max(0, place - A_TEXT)
-            if lowered[place - 1 : place].isalnum() or lowered[end : end + 1].isalnum():
+            if touches(lowered[place - 1 : place]) or touches(lowered[end : end + 1]):
                 continue
             opened = lowered.rfind(">", before, place)
             if opened <= lowered.rfind("<", before, place) or self._is_in_a_script(place):

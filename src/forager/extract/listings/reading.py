@@ -294,11 +294,11 @@ def _read_numbers(scope: Sequence[VisibleLine], headline: str | None, home: List
                 "area_unit", "sqft" if "ft" in match[0].casefold() or "feet" in match[0] else "m2", "label:area", LABEL
             )
     labelled = (below.text for line, below in pairwise(scope) if words.AREA_LABEL.fullmatch(line.text))
-    for found, source, sure in (
-        (labelled, "label:area", LABEL),
+    for near, source, sure in (
+        (tuple(labelled), "label:area", LABEL),
         ((*texts[1:], *_in_two_lines(scope)), "text", NEARBY),
     ):
-        for text in found:
+        for text in near:
             match = words.AREA.search(text)
             if match and not words.OTHER_AREA.search(text[: match.start()][-25:]):
                 home.add("area", _area(match["number"]), source, sure)

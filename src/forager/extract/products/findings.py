@@ -106,6 +106,9 @@ CONFIDENCE: Mapping[Source, float] = {
 """`learnt`: by a path that the site's other pages have taught, whose score decides (`wrappers.py`). `script`: an object
 with the product's name in a script of the page. `sign`: a currency by a sign that several countries share; a currency
 that an operator set for the shop beats it."""
+MARKED_STOCK = 0.88
+"""The most that a state of stock has from one source of markup: on pages that were not looked at while the rules were
+written, one in eight is that of another variant, or of yesterday."""
 SUREST = 0.99
 UNSEEN = 0.9
 """Factor on the confidence of a value of the markup that the page does not show."""
@@ -272,13 +275,18 @@ class ProductFindings:
     def _keep(self, name: str, value: Any, source: Source) -> None:
         held = self.values.get(name)
         if held is None:
-            self.values[name] = Value(value, source, CONFIDENCE[source])
+            self.values[name] = Value(value, source, confidence_of(source, name))
         elif held.source != source and _agree(held.value, value):
             surer = 1 - (1 - held.confidence) * (1 - CONFIDENCE[source])
             self.values[name] = Value(held.value, held.source, min(SUREST, surer))
         elif held.source != source and name in COMPARED:
             self.values[name] = Value(held.value, held.source, held.confidence * DISAGREED)
             self.others.setdefault(name, []).append(Value(value, source, CONFIDENCE[source]))
+
+
+def confidence_of(source: Source, name: str) -> float:
+    """Return the confidence of a field's value that only one source has."""
+    return min(CONFIDENCE[source], MARKED_STOCK) if name == "availability" else CONFIDENCE[source]
 
 
 def _as_decimal(value: Value) -> Value:

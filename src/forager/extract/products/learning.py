@@ -28,7 +28,9 @@ from forager.extract.text.strings import one_line
 
 MARKUP = ("json-ld", "microdata", "opengraph", "meta")
 SURE = 0.9
-"""Confidence from which a value of the markup teaches."""
+"""Confidence from which a value of the markup teaches …"""
+SURE_STOCK = 0.85
+"""… and from which a state of stock does: it never has more from one source, and what the page shows must agree."""
 LEAST_TEACHERS = 3
 MOST_TAUGHT = 4
 """Pages whose places give paths; all pages check them."""
@@ -141,7 +143,12 @@ def sure_values(findings: ProductFindings) -> dict[str, Any]:
     if not findings.is_product:
         return {}
     held = findings.values.items()
-    return {name: each.value for name, each in held if each.source in MARKUP and each.confidence >= SURE}
+    return {name: each.value for name, each in held if each.source in MARKUP and each.confidence >= least_sure(name)}
+
+
+def least_sure(name: str) -> float:
+    """Return the confidence from which a field's value in the markup teaches."""
+    return SURE_STOCK if name == "availability" else SURE
 
 
 def _learn_field(name: str, pages: Sequence[_Page], mode: Mode, least: int) -> LearntField | None:

@@ -52,6 +52,7 @@ _LOCALE = re.compile(r"[a-z]{2}[-_][a-z]{2}")
 _DOLLAR_COUNTRIES = frozenset(_DATA["dollar_countries"].split())
 """As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): other countries whose currency is written
 `$`."""
+_THOUSANDS = (",", ".", " ", "\u00a0", "&nbsp;", "'")
 MOST_NODES = 400
 MOST_WORDS = 8
 """A line with more is a sentence about money, such as a gift for every 250 dollars."""
@@ -108,6 +109,18 @@ def read_discounted(document: Document, lines: Callable[[], Sequence[VisibleLine
                 findings.metadata.setdefault("regular_price", str(held))
                 findings.hold_price(Offered(price.amount, price.currency or currency, "selector", lowest=False))
                 return
+
+
+def doubt_unseen_price(document: Document, findings: ProductFindings) -> None:
+    """Lower the confidence of a price of the markup that the page shows in none of the forms of its amount."""
+    held = findings.values.get("price")
+    if held is None or held.source in ("heuristic", "sign", "script", "learnt"):
+        return
+    whole, _, cents = f"{held.value:.2f}".partition(".")
+    parted = [whole] if len(whole) <= 3 else [whole, *(f"{whole[:-3]}{sign}{whole[-3:]}" for sign in _THOUSANDS)]
+    ends = ["", *(f"{sign}{cents}" for sign in ".,")] if cents == "00" else [f".{cents}", f",{cents}", ""]
+    if not any(document.shows(f"{start}{end}", number=True) for end in ends for start in parted):
+        findings.doubt("price")
 
 
 def _struck(document: Document) -> frozenset[str]:

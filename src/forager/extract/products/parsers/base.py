@@ -17,7 +17,7 @@ from forager.extract.products.visible import (
     read_price_today,
     read_visible,
 )
-from forager.extract.products.visible_price import read_currency
+from forager.extract.products.visible_price import doubt_unseen_price, read_currency
 from forager.extract.text.prices import parse_price
 from forager.extract.text.strings import one_line
 
@@ -104,6 +104,7 @@ def read(document: Document) -> ProductFindings:
     prefer_shown_code(document, findings)
     read_price_today(document, findings)
     doubt_unseen_brand(document, findings)
+    doubt_unseen_price(document, findings)
     read_currency(document, findings)
     return findings
 

@@ -26,7 +26,7 @@ from forager.core.ids import no_such
 from forager.core.reading import ReadError
 from forager.extract.html.document import decoded
 from forager.extract.products.findings import DECIMALS, FIELDS
-from forager.extract.products.learning import LEAST_TEACHERS, MARKUP, SURE, LearntTemplate, learn_site
+from forager.extract.products.learning import LEAST_TEACHERS, MARKUP, LearntTemplate, learn_site, least_sure
 from forager.extract.products.parser import Parsers
 from forager.extract.products.wrappers import Mode
 from forager.extract.text.urls import canonical_url, url_hash
@@ -402,7 +402,7 @@ async def _pages_to_teach(service: Service, domain: str) -> list[dict[str, Any]]
         if page["outcome"] not in ("product", "unchanged") or not evidence:
             others.append(page)
             continue
-        own = {n for n, each in evidence.items() if each["source"] in MARKUP and each["confidence"] >= SURE}
+        own = {n for n, each in evidence.items() if each["source"] in MARKUP and each["confidence"] >= least_sure(n)}
         sure.update(own)
         (teachers if "product_name" in own or "price" in own else needy).append(page)
     taught = {name for name, count in sure.items() if count >= LEAST_TEACHERS}
