@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forager.core.clock import SystemClock
-from forager.core.http import Request, Response
+from forager.core.http import Fetch, Request, Response
 from forager.core.reading import LIMIT
 from forager.core.rules import RobotsFile, RobotsVerdict
 from forager.fetch.robots import RETRY, SMALL, RobotsTxt, is_allowed, summarise
@@ -54,7 +54,7 @@ async def readers() -> AsyncIterator[Counted]:
     await pool.close()
 
 
-def site(body: bytes) -> Callable[[Request], Any]:
+def site(body: bytes) -> Fetch:
     async def answer(request: Request) -> Response:
         return Response(request.url, 200, {}, body, SystemClock().now(), 1)
 

@@ -271,6 +271,7 @@ def test_json_of_any_shape_becomes_a_page() -> None:
     deep: Any = "x"
     for _ in range(1_000):
         deep = [deep]
-    for tree in (None, 1, "a < b", [], {}, deep, {"a": "https://a.example/b", "b": "CONSTANT", "c": True}):
+    trees: list[Any] = [None, 1, "a < b", [], {}, deep, {"a": "https://a.example/b", "b": "CONSTANT", "c": True}]
+    for tree in trees:
         assert read_home(Document(page_of_json(tree), "https://homes.example/1")).kind != "item"
     assert "a &lt; b" in page_of_json({"text": "a < b"})
