@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from forager.extract.products.findings import MARKED_STOCK, UNSEEN
 from forager.sandbox.faults import When
 from tests.support.shop import OpenShop
 
@@ -19,8 +20,8 @@ def same(shown: Any, stored: Any) -> bool:
 
 LAYOUTS = {"jsonld": 0.9, "microdata": 0.9, "opengraph": 0.8, "amazon": 0.7, "atelier": 0.7, "depot": 0.7, "plain": 0.4}
 """Minimum confidence of values, by layout."""
-IN_MARKUP_ALONE = {"sku", "brand"}
-"""A number or brand that the visible page does not show is a tenth less sure (decision 0111)."""
+IN_MARKUP_ALONE = {"sku", "brand", "price"}
+"""A number, brand or price that the visible page does not show is a tenth less sure (decision 0111)."""
 NOT_READ = {"plain": {"category", "description"}}
 
 
@@ -39,7 +40,8 @@ async def test_every_field_that_a_page_shows_is_stored_with_its_source__PR_10(sh
                 continue
             field = READ.get(name, name)
             assert same(value, product[field]), (number, name)
-            least = LAYOUTS[layout] * (0.9 if field in IN_MARKUP_ALONE else 1)
+            alone = min(LAYOUTS[layout], MARKED_STOCK if field == "availability" else 1.0)
+            least = alone * (UNSEEN if field in IN_MARKUP_ALONE else 1)
             assert product["evidence"][field]["confidence"] >= round(least, 2), (number, name)
         assert [image["image_type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
 

@@ -107,8 +107,8 @@ CONFIDENCE: Mapping[Source, float] = {
 with the product's name in a script of the page. `sign`: a currency by a sign that several countries share; a currency
 that an operator set for the shop beats it."""
 MARKED_STOCK = 0.88
-"""The most that a state of stock has from one source of markup: on pages that were not looked at while the rules were
-written, one in eight is that of another variant, or of yesterday."""
+"""The most that a state of stock has from one source of markup: one in eight is that of another variant, or of
+yesterday."""
 SUREST = 0.99
 UNSEEN = 0.9
 """Factor on the confidence of a value of the markup that the page does not show."""
