@@ -1,5 +1,5 @@
 # What one can do here. `make` alone lists it; every target sets up what it needs, once.
-# Settable: NAME (one benchmark, or the pipeline of a walk), SEEDS, FROM and SEED (of a simulation), WORKERS (test processes), ARGS (passed on to pytest), HOURS (of a soak run), PYTHON (for the first setup).
+# Settable: NAME (one benchmark, the pipeline of a walk, the area of mutants), SEEDS, FROM and SEED (of a simulation), WORKERS (test processes), ARGS (passed on to pytest), HOURS (of a soak run), PYTHON (for the first setup).
 
 BIN     := .venv/bin
 RUNTIME := .venv/.runtime-ready
@@ -21,7 +21,7 @@ CORE    := tests/unit tests/contract -m "not chaos and not servers and not postg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test servers test-servers test-core quick check format bench screenshots chaos fuzz simulate soak security walk requirements settings wheel release-check docs clean
+.PHONY: help setup demo test servers test-servers test-core quick check format bench screenshots chaos fuzz simulate soak security mutate walk requirements settings wheel release-check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,7 @@ format: $(DEV) ## rewrite the code in the one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
+bench: $(DEV) ## run the benchmarks, or one (make bench NAME=pull), and write docs/benchmarks.md
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup brokers
@@ -84,14 +84,13 @@ screenshots: $(DEV) ## pictures of every page of the dashboard, in light, dark a
 	@scripts/setup browser
 	$(BIN)/python -m scripts.screenshots
 
-chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
+chaos: $(DEV) ## the full-size fault runs (kill -9, outages, full disks), or one check (NAME=R7); writes docs/contributing/chaos.md
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup s3
 	@scripts/setup brokers
 	@scripts/setup pgbouncer
-	$(BIN)/python -m pytest -m chaos --timeout 3600 -o faulthandler_timeout=3900 $(ARGS)
-	FORAGER_TEST_PGBOUNCER=1 $(PYTEST) -k postgres -m "not chaos" --timeout 600 -o faulthandler_timeout=900 tests/contract $(ARGS)
+	$(BIN)/python -m scripts.chaos $(NAME) $(ARGS)
 
 fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres
@@ -104,13 +103,17 @@ soak: $(DEV) ## all pipelines for HOURS (3), browsers included: memory, handles,
 	@scripts/setup browser
 	$(BIN)/python -m scripts.soak --hours $(HOURS)
 
-security: $(DEV) ## run every security check, audit the dependencies, write docs/contributing/security-checks.md (ARGS=--full for the long search)
+security: $(DEV) ## run every security check, audit the dependencies, write docs/security.md (ARGS=--full for the long search)
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup brokers
 	@scripts/setup s3
 	@scripts/setup bigquery
 	$(BIN)/python -m scripts.security $(ARGS)
+
+mutate: $(DEV) ## put defects into the code, one at a time, and count those that the tests notice: make mutate NAME=core
+	@scripts/setup postgres
+	$(BIN)/python -m scripts.mutate $(or $(NAME),core) $(ARGS)
 
 walk: $(DEV) ## list the files that one task passes through: make walk NAME=places
 	@$(BIN)/python -m scripts.walk $(NAME)

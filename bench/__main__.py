@@ -1,13 +1,17 @@
 """Runs the benchmarks, all or those named: `python -m bench [NAME…] [--quick]`. It must never measure anything itself.
 
 Each benchmark is a file beside this one and runs in a process of its own. Its last line is one JSON object,
-`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held. Options are passed on to each.
+`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held. Options are passed on to each. Without
+options, the result is kept and published (`bench/support/published.py`).
 """
 
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from bench.support.published import keep
 
 HERE = Path(__file__).resolve().parent
 ALL = sorted(path.stem for path in HERE.glob("[a-z]*.py"))
@@ -28,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 def run(name: str, options: list[str]) -> str:
     """Run one benchmark, passing on what it prints as it comes; return `ok` or what is wrong."""
-    last = ""
+    last, began = "", time.monotonic()
     command = [sys.executable, "-m", f"bench.{name}", *options]
     with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdout is not None
@@ -38,9 +42,13 @@ def run(name: str, options: list[str]) -> str:
     if process.returncode != 0:
         return f"failed with exit code {process.returncode}"
     try:
-        return "ok" if json.loads(last)["ok"] is True else "targets missed"
+        result = json.loads(last)
+        verdict = "ok" if result["ok"] is True else "targets missed"
     except (ValueError, KeyError, TypeError):
         return "broken: its last line is not the JSON object that every benchmark ends with"
+    if not options:
+        keep(name, result, time.monotonic() - began)
+    return verdict
 
 
 if __name__ == "__main__":

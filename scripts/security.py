@@ -1,4 +1,4 @@
-"""Check what Forager promises about security, and write docs/contributing/security-checks.md: `make security`.
+"""Check what Forager promises about security, and write docs/security.md: `make security`.
 
 Three parts: every test whose name ends with a security check (S1 to S23), with the number of hostile inputs that it
 tried; the licences and known vulnerabilities of the dependencies; a search for secrets in the files that git tracks.
@@ -19,10 +19,11 @@ from textwrap import wrap
 
 import pytest
 
+from scripts.chaos import why
 from tests.support.attempts import PROPERTY
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "contributing" / "security-checks.md"
+PAGE = ROOT / "docs" / "security.md"
 
 CHECKS = {
     1: "Addresses that are not public, in every notation, at every place that takes a URL",
@@ -101,9 +102,9 @@ class Collector:
             if report.passed:
                 row.held += inputs
             elif report.skipped:
-                row.undecided.append(name)
+                row.undecided.append(why(report))
             else:
-                row.failed.append(name)
+                row.failed.append(f"`{name}`")
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def secrets() -> Iterator[str]:
 
 
 def page(rows: dict[int, Row], packages: Sequence[Dependency], found: Sequence[str]) -> str:
-    """Return docs/contributing/security-checks.md."""
+    """Return docs/security.md."""
     vulnerable = [each for each in packages if each.vulnerabilities]
     unknown = [each for each in packages if not each.audited]
     licences: dict[str, list[str]] = {}
@@ -186,7 +187,7 @@ def page(rows: dict[int, Row], packages: Sequence[Dependency], found: Sequence[s
     lines = [
         "# Security checks",
         "",
-        "Written by `make security`. [SECURITY.md](../../SECURITY.md) has the threat model, and how to report a flaw.",
+        "Written by `make security`. [SECURITY.md](../SECURITY.md) has the threat model, and how to report a flaw.",
         "",
         "An input is *refused* if the test that tried it passed: the attack had no effect.",
         "A test that could not run on this machine is *undecided*.",
@@ -198,12 +199,16 @@ def page(rows: dict[int, Row], packages: Sequence[Dependency], found: Sequence[s
         row = rows[number]
         cells = (row.tests, row.tried, row.held, len(row.failed), len(row.undecided))
         lines.append(f"| S{number} | {about} | " + " | ".join(f"{cell:,}" for cell in cells) + " |")
-    for title, names in (
-        ("Failed", [name for row in rows.values() for name in row.failed]),
-        ("Undecided", [name for row in rows.values() for name in row.undecided]),
+    for title, found_by in (
+        ("Failed", {number: row.failed for number, row in rows.items()}),
+        ("Undecided", {number: row.undecided for number, row in rows.items()}),
     ):
-        if names:
-            lines += ["", f"{title}:", "", *(f"- `{name}`" for name in dict.fromkeys(names))]
+        checks: dict[str, list[str]] = {}
+        for number, texts in found_by.items():
+            for text in dict.fromkeys(texts):
+                checks.setdefault(text, []).append(f"S{number}")
+        if checks:
+            lines += ["", f"{title}:", "", *(f"- {', '.join(each)}: {text}" for text, each in checks.items())]
     lines += ["", "## Dependencies", ""]
     lines += wrap(
         f"{len(packages)} pinned packages; {len(packages) - len(unknown)} were looked up in the vulnerability database"

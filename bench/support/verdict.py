@@ -47,7 +47,11 @@ def conclude(name: str, figures: Mapping[str, Any], targets: Sequence[Target], m
     else:
         print("every target decides" + (": the machine was quiet" if machine.quiet else ""))
     rest = {"machine": "quiet" if machine.quiet else "busy", "core_share": round(machine.share, 3)}
-    print(json.dumps({"name": name, "ok": ok, **figures, **rest}), flush=True)
+    outcomes = {
+        target.key: {"is": str(target), "held": target.held_by(figures.get(target.key)), "decides": target in decided}
+        for target in targets
+    }
+    print(json.dumps({"name": name, "ok": ok, **figures, **rest, "targets": outcomes}), flush=True)
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="simulate this seed alone, and print its trace")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="seeds at once (default: processors)")
     parser.add_argument("--broken", choices=sorted(BUILDS), help="use a broken build, which must be caught")
+    parser.add_argument("--no-shrink", action="store_true", help="report seeds that fail, without the shortest plan")
     parser.add_argument(
         "--controls", action="store_true", help=f"check that each broken build is caught within {WITHIN}"
     )
@@ -35,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
             return one(made, given.seed, given.broken)
         if given.controls:
             return controls(made, given.at_once)
-        return many(made, range(given.first, given.first + given.seeds), given.at_once, given.broken)
+        seeds = range(given.first, given.first + given.seeds)
+        return many(made, seeds, given.at_once, given.broken, shrinks=not given.no_shrink)
 
 
 def one(made: Forks, seed: int, broken: str | None) -> int:
@@ -45,7 +47,7 @@ def one(made: Forks, seed: int, broken: str | None) -> int:
     return _explained(made, result, broken) if result.findings else 0
 
 
-def many(made: Forks, seeds: range, at_once: int, broken: str | None) -> int:
+def many(made: Forks, seeds: range, at_once: int, broken: str | None, *, shrinks: bool = True) -> int:
     began, totals, fired, lives = time.monotonic(), Counter[str](), Counter[str](), 0
     simulated, cpu, failed = 0.0, 0.0, list[Result]()
     plans = (draw(seed) for seed in seeds)
@@ -60,7 +62,7 @@ def many(made: Forks, seeds: range, at_once: int, broken: str | None) -> int:
             say(f"seed {result.seed} FAILED: {result.findings[0][:300]}")
         if number % 100 == 0:
             say(f"{number} seeds, {len(failed)} failed, {simulated / (time.monotonic() - began):.0f} simulated s/s")
-        if len(failed) >= 5:
+        if len(failed) >= 5 and shrinks:
             break
     seconds = time.monotonic() - began
     say(
@@ -70,7 +72,9 @@ def many(made: Forks, seeds: range, at_once: int, broken: str | None) -> int:
         f"faults: {', '.join(f'{count} {name}' for name, count in sorted(fired.items()))}",
         f"work: {', '.join(f'{count} {name}' for name, count in sorted(totals.items()))}",
     )
-    return _explained(made, min(failed, key=lambda each: each.seed), broken) if failed else 0
+    if failed and shrinks:
+        return _explained(made, min(failed, key=lambda each: each.seed), broken)
+    return int(bool(failed))
 
 
 def controls(made: Forks, at_once: int) -> int:

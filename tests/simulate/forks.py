@@ -19,7 +19,9 @@ from pathlib import Path
 import orjson
 
 from forager.app.config import new_settings
+from forager.core.secret import Secret
 from forager.extract.text.locations import state_code
+from forager.pipelines.alerts.app_steps import opened
 from tests.simulate.plan import Plan, draw
 from tests.simulate.run import Result, run
 from tests.support.schema_templates import prepare_store
@@ -48,6 +50,7 @@ class Forks:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         state_code("Arizona", "US")
+        opened(Secret("json://127.0.0.1:1/"))
 
     def one(self, plan: Plan, break_it: Break | None = None, *, with_lines: bool = True) -> Result:
         """Simulate one plan."""

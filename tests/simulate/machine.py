@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import aiohttp
+import requests
 from multidict import CIMultiDict
+from requests.adapters import HTTPAdapter
 from yarl import URL
 
 from forager.app.machine import Machine
@@ -53,6 +55,28 @@ def install(world: World) -> None:
         time_ns=lambda: int(world.wall().timestamp() * 1e9),
         monotonic=lambda: 1_000.0 + world.now,
     )
+
+
+def carry_messages(world: World, upstreams: Upstreams) -> None:
+    """Hand the messages of channels, which `apprise` sends by itself, to the receiver of alerts."""
+
+    def send(_: HTTPAdapter, request: Any, **__: Any) -> requests.Response:
+        fault = world.fault("message")
+        kind = None if fault is None else fault.kind
+        if kind == "death":
+            world.die()
+        if kind == "unreachable" or world.is_partitioned():
+            raise requests.ConnectionError("Connection refused")
+        if kind != "http500":
+            upstreams.channel.take(request.body if isinstance(request.body, bytes) else request.body.encode())
+        world.tell("message", request.url, kind or "")
+        if kind == "lost":
+            raise requests.ConnectionError("the answer was lost")
+        answer = requests.Response()
+        answer.status_code, answer.url, answer.request = _STATUSES.get(kind or "", 200), request.url, request
+        return answer
+
+    HTTPAdapter.send = send  # type: ignore[method-assign,assignment]
 
 
 class SimulatedWriter(Writer):

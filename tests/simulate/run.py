@@ -25,10 +25,10 @@ from forager.core.secret import Secret
 from forager.core.sink import SinkRow
 from forager.pipelines.reviews.wiring import submit_token
 from forager.settings import Settings
-from tests.simulate import verdict
+from tests.simulate import people, verdict
 from tests.simulate.loop import SimulatedLoop
-from tests.simulate.machine import install, machine
-from tests.simulate.plan import HORIZON, Act, Plan, PlannedJob
+from tests.simulate.machine import carry_messages, install, machine
+from tests.simulate.plan import HORIZON, Act, Plan, PlannedJob, PlannedRule, PlannedWatch
 from tests.simulate.upstreams import KINDS, Upstreams
 from tests.simulate.world import ProcessDied, SimulatedClock, Stuck, World
 
@@ -108,11 +108,14 @@ class Story:
         self.home = folder / "home"
         shutil.copytree(template, self.home)
         self.upstreams = Upstreams(world)
+        carry_messages(world, self.upstreams)
         self.settings: Settings = new_settings(**self.upstreams.settings(self.home))
         self.clock = SimulatedClock(world)
         self.accepted: dict[int, UUID] = {}
         """Jobs whose submission was acknowledged, by number."""
         self.done: set[Act] = set()
+        self.stored: set[PlannedWatch | PlannedRule] = set()
+        """Watches and rules that were stored."""
         self.facts: dict[str, int] = {}
         self._findings: list[str] = []
         self._graves: list[Any] = []
@@ -179,7 +182,9 @@ class Story:
             self.settings, clock=self.clock, machine=machine(world, self.upstreams), must_fit=True
         ) as app:
             await self._add_sinks(app)
-            async with app.engine(schedules=not world.is_calm) as working:
+            if world.is_calm:
+                await self._pause_schedules(app)
+            async with app.engine() as working:
                 if world.is_calm:
                     return await self._come_to_an_end(app, working)
                 await self._act(app, stop, working)
@@ -206,12 +211,31 @@ class Story:
             for job in world.plan.jobs:
                 if job.at <= world.now and job.number not in self.accepted:
                     await self._submit(app, job)
+            await self._add_watches_and_rules(app)
             for act in world.plan.acts:
                 if act.at <= world.now and act not in self.done:
                     self.done.add(act)
                     with contextlib.suppress(Conflict, NotFound, Rejected, StoreError):
                         await self._do(app, act)
             await self.clock.sleep(LOOK_EVERY)
+
+    async def _add_watches_and_rules(self, app: App) -> None:
+        world = self.world
+        every: list[PlannedWatch | PlannedRule] = [*world.plan.watches, *world.plan.rules]
+        for each in every:
+            if each.at > world.now or each in self.stored:
+                continue
+            try:
+                await people.add_channel(app, world.plan, self.upstreams)
+                if isinstance(each, PlannedWatch):
+                    await people.add_watch(app, each, self.upstreams)
+                else:
+                    await people.add_rule_about(app, each)
+            except StoreError as error:
+                world.tell("add", each.name, type(error).__name__)
+                return
+            self.stored.add(each)
+            world.tell("added", each.name)
 
     async def _submit(self, app: App, job: PlannedJob) -> None:
         """As a client does that repeats its request until it has an answer."""
@@ -242,6 +266,14 @@ class Story:
             if lanes:
                 await app.ledger.pause_lane(lanes[act.which % len(lanes)]["name"], paused=True)
             return
+        if act.verb in ("check-watch", "pause-watch"):
+            if world.plan.watches:
+                watch = world.plan.watches[act.which % len(world.plan.watches)]
+                if act.verb == "pause-watch":
+                    await people.pause_watch(app, watch)
+                elif watch in self.stored:
+                    await people.check_watch(app, watch)
+            return
         numbers = sorted(self.accepted)
         if not numbers:
             return
@@ -267,6 +299,11 @@ class Story:
 
     # ── the end ──
 
+    async def _pause_schedules(self, app: App) -> None:
+        """Schedules make work without end. Watches go on."""
+        for row in await app.database.fetch("SELECT name FROM schedules ORDER BY name"):
+            await app.schedules.pause(str(row["name"]), paused=True)
+
     async def _come_to_an_end(self, app: App, working: asyncio.Task[None]) -> bool:
         """Lift every pause, and wait until nothing is left to do."""
         world, until = self.world, self.world.now + CALM
@@ -278,6 +315,11 @@ class Story:
         for job in world.plan.jobs:
             if job.number not in self.accepted:
                 await self._submit(app, job)
+        await self._add_watches_and_rules(app)
+        paused = {row["name"] for row in await app.database.fetch("SELECT name FROM page_watches WHERE paused")}
+        for watch in world.plan.watches:
+            if watch.name in paused:
+                await people.resume_watch(app, watch)
         while not await self._is_done(app):
             if working.done():
                 working.result()
@@ -297,8 +339,10 @@ class Story:
     async def _is_done(self, app: App) -> bool:
         if await app.ledger.has_work():
             return False
-        for name in (*self.world.plan.sinks, "webhook"):
+        for name in app.roster.names:
             at = await app.sinks.position(name)
             if at.cursor < at.last:
                 return False
+        if verdict.unseen(self):
+            return False
         return not await app.ledger.has_work()

@@ -4,6 +4,7 @@ They are those of `forager.sandbox`, with ports that nobody listens on: a reques
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from forager.sandbox import (
     Band,
     GoogleConfig,
     GoogleSandbox,
+    LinkedConfig,
+    LinkedSandbox,
     SandboxSite,
     SerperConfig,
     SerperSandbox,
@@ -28,8 +31,8 @@ from forager.sandbox import (
     Tenant,
     WebhookReceiver,
 )
-from forager.sandbox.wire import JSON, WireRequest
-from tests.simulate.plan import PlannedJob
+from forager.sandbox.wire import HTML, JSON, WireRequest
+from tests.simulate.plan import HORIZON, PlannedJob
 from tests.simulate.world import World
 
 SECRET = "whsec_c2ltdWxhdGVkLXNlY3JldC1mb3ItdGVzdHM="
@@ -37,7 +40,7 @@ CITIES = (("Boston", "MA"), ("Austin", "TX"), ("Denver", "CO"), ("Miami", "FL"),
 ZIPS = ("85001", "85002", "85003", "85004")
 KINDS = frozenset({"place", "product", "review", "listing"})
 """Changes of these kinds go to the receiver `hook`."""
-SERPER, SHOP, API, HOMES, SITE, HOOK, ENDS = range(9001, 9008)
+SERPER, SHOP, API, HOMES, SITE, HOOK, ENDS, LINKED, WATCHED, CHANNEL = range(9001, 9011)
 GOOGLE = {"accounts": 9011, "locations": 9012, "reviews": 9013, "token": 9014}
 
 
@@ -83,10 +86,57 @@ class WireConnection:
             self.answer.set_exception(error)
 
 
+class WatchedPages:
+    """A page for each watch. Its price falls by one after every period of its watch, until the faults end."""
+
+    FIRST = 100
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._periods = {each.name: each.period for each in world.plan.watches}
+        self.shown: dict[str, set[int]] = {}
+        """Prices that each page has shown."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{WATCHED}"
+
+    def price(self, name: str) -> int:
+        """Return the price that a page shows now."""
+        return self.FIRST - int(min(self._world.now, HORIZON) // self._periods[name])
+
+    def _receive(self, request: WireRequest, connection: WireConnection) -> None:
+        name = request.path.strip("/")
+        if name not in self._periods:
+            connection.send(404, b"<h1>404</h1>", HTML)
+            return
+        price = self.price(name)
+        self.shown.setdefault(name, set()).add(price)
+        body = f"<html><title>Table {name}</title><p class=price>$ {price}</p><p>{'Oak, two metres. ' * 40}</p></html>"
+        connection.send(200, body.encode(), HTML)
+
+
+class Channel:
+    """The receiver of alerts. It keeps the title of each message."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    @property
+    def address(self) -> str:
+        return f"json://127.0.0.1:{CHANNEL}/alerts"
+
+    def take(self, body: bytes) -> None:
+        self.titles.append(json.loads(body)["title"])
+
+
 class Upstreams:
     def __init__(self, world: World) -> None:
         seed, now = world.plan.seed, world.wall
-        self.serper = SerperSandbox(SerperConfig(seed=seed, density=FULL_DENSITY, rate_limit=None, latency_ms=20))
+        pages = f"http://127.0.0.1:{SITE}"
+        self.serper = SerperSandbox(
+            SerperConfig(seed=seed, density=FULL_DENSITY, rate_limit=None, latency_ms=20, search_site=pages)
+        )
         self.serper.url = f"http://127.0.0.1:{SERPER}"
         self.shop = ShopSandbox(
             ShopConfig(seed=seed, pages=4_000, categories=4, latency_ms=20, images=0, page_bytes=3_000),
@@ -105,23 +155,27 @@ class Upstreams:
             GoogleConfig(seed=seed, quota_per_minute=None, default=tenant, latency_ms=20), now=now, ports=GOOGLE
         )
         self.site = SandboxSite(port=SITE)
+        self.linked = LinkedSandbox(LinkedConfig(seed=seed, pages=12, section_size=6, words=40), now=now, port=LINKED)
+        self.watched = WatchedPages(world)
+        self.channel = Channel()
         self.hook = WebhookReceiver([SECRET], now, port=HOOK)
         self.ends = WebhookReceiver([SECRET], now, port=ENDS)
         self._receivers: dict[int, Any] = {
             SERPER: self.serper._receive,
             SITE: self.site._receive,
+            WATCHED: self.watched._receive,
             HOOK: self.hook._receive,
             ENDS: self.ends._receive,
             **{
                 host.port: host._receive
-                for upstream in (self.shop, self.apify, self.google)
+                for upstream in (self.shop, self.apify, self.google, self.linked)
                 for host in upstream.hosts.values()
             },
         }
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Set the timers of answers on the loop of the present process: nobody waits for those of a dead one."""
-        for each in (self.serper, self.shop, self.apify, self.google, self.site):
+        for each in (self.serper, self.shop, self.apify, self.google, self.site, self.linked):
             vars(each)["_loop"] = loop
 
     def receive(
@@ -136,6 +190,7 @@ class Upstreams:
     def settings(self, home: Path) -> dict[str, Any]:
         shop, site = f"127.0.0.1:{SHOP}", f"127.0.0.1:{SITE}"
         listings = urlsplit(self.apify.site_url).netloc
+        polite = (shop, site, listings, f"127.0.0.1:{LINKED}", f"127.0.0.1:{WATCHED}")
         rules = home / "policies.yaml"
         rule = "    tokens_per_interval: 1000\n    interval_seconds: 1\n    max_concurrent_requests: 8\n"
         rules.write_text(
@@ -151,7 +206,7 @@ class Upstreams:
         return {
             "home": home,
             "zip_table": zips,
-            "egress_allow": (*(urlsplit(url).netloc for url in urls), shop, site, listings),
+            "egress_allow": (*(urlsplit(url).netloc for url in urls), *polite, f"127.0.0.1:{CHANNEL}"),
             "domain_policies_path": rules,
             "serper_api_key": SecretStr(self.serper.config.key),
             "serper_base_url": self.serper.url,
@@ -193,6 +248,16 @@ class Upstreams:
                     paths.append(f"/jobs/jsonld/{number}?poison=1")
                 common = {"target_type": "job_posting", "workspace_id": "acme", "render": "http"}
                 return {"targets": [{**common, "target_url": self.site.url(path)} for path in paths]}, ""
+            case "sites":
+                mode = "map" if number % 3 == 2 else "crawl"
+                return {
+                    "url": self.linked.url("/"),
+                    "limit": 5 * job.size,
+                    "mode": mode,
+                    "sitemap": number % 2 == 0,
+                }, ""
+            case "web":
+                return {"query": f"oak tables {number}", "pages": min(job.size, 2), "read": job.size % 3}, ""
             case _:
                 return {}, f"{self.google.config.prefix}user-{number}"
 

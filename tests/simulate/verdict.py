@@ -13,6 +13,7 @@ from forager.app.features import all_features
 from forager.app.wiring import build_pipelines
 from forager.core.errors import BlobMissing
 from forager.core.record import Record
+from forager.pipelines.products.records import Product
 from forager.sandbox.receiver import ReceivedRequest
 from forager.sinks.files.manifest import all_manifests
 from forager.sinks.webhook import signing
@@ -58,6 +59,7 @@ async def at_the_end(story: "Story", app: App) -> list[str]:
     found += refusals(story.upstreams.hook.log) + refusals(story.upstreams.ends.log)
     if "lake" in story.world.plan.sinks:
         found += _files(story, ids)
+    found += _watches(story) + _alerts(story) + _index(story)
     found += _money(story, jobs)
     found += await _pages(app)
     story.facts.update(
@@ -65,6 +67,7 @@ async def at_the_end(story: "Story", app: App) -> list[str]:
         failed=len(failed),
         requests=story.world.counts["request"],
         messages=len(story.upstreams.hook.taken),
+        alerts=len(story.upstreams.channel.titles),
         jobs=len(jobs),
     )
     return found
@@ -124,11 +127,110 @@ def _money(story: "Story", jobs: Sequence[dict[str, object]]) -> list[str]:
     """The ledger bills nothing that the upstream has not charged, and everything that was delivered and settled: the
     auditor compares the sums of tasks, jobs and lanes."""
     charged = sum(entry.credits for entry in story.upstreams.serper.log.since(0))
-    spent = sum(int(str(row["spent"])) for row in jobs if row["pipeline"] == "places")
-    guessed = sum(int(str(row["guessed"])) for row in jobs if row["pipeline"] == "places")
+    paid = [row for row in jobs if row["pipeline"] in ("places", "web")]
+    spent = sum(int(str(row["spent"])) for row in paid)
+    guessed = sum(int(str(row["guessed"])) for row in paid)
     if spent - guessed > charged:
         return [f"the ledger has {spent} credits spent ({guessed} of them guessed), the upstream charged {charged}"]
     return []
+
+
+def _seen_prices(story: "Story") -> dict[str, int | None]:
+    """Return the price that each watch has seen last."""
+    tables = SqliteTables(story.home / "ledger.db")
+    try:
+        rows = tables.read("SELECT watch, fields FROM watched_pages")
+    finally:
+        tables.close()
+    return {row["watch"]: json.loads(row["fields"] or "{}").get("price") for row in rows}
+
+
+def unseen(story: "Story") -> list[str]:
+    """Return the watches whose page shows a price that they have not seen yet."""
+    seen, watched = _seen_prices(story), story.upstreams.watched
+    wanted = [each.name for each in story.world.plan.watches if each in story.stored]
+    return [name for name in wanted if seen.get(name) != watched.price(name)]
+
+
+def _watches(story: "Story") -> list[str]:
+    """A watch has observed only what its page has shown, in its order, and no price twice in a row."""
+    tables = SqliteTables(story.home / "ledger.db")
+    try:
+        rows = tables.read("SELECT key, body FROM changes WHERE kind = 'watched_page' ORDER BY id")
+    finally:
+        tables.close()
+    observed: dict[str, list[int]] = {}
+    for row in rows:
+        price = (json.loads(row["body"]).get("fields") or {}).get("price")
+        if price is not None:
+            observed.setdefault(row["key"], []).append(price)
+    found = []
+    for name, prices in observed.items():
+        shown = story.upstreams.watched.shown.get(name, set())
+        found += [f"watch {name} has seen {price}, which its page never showed" for price in {*prices} - shown]
+        if prices != sorted(prices, reverse=True):
+            found.append(f"watch {name} has seen its prices in the order {prices}")
+    return found[:3]
+
+
+def _alerts(story: "Story") -> list[str]:
+    """Each change that meets a rule is one alert, no other is; and each alert is in a message."""
+    tables = SqliteTables(story.home / "ledger.db")
+    try:
+        rules = tables.read("SELECT name, record_kind, subject, since_change FROM alert_rules")
+        changes = tables.read("SELECT id, kind, key, op, body FROM changes ORDER BY id")
+        fired = tables.read("SELECT alert, rule, title, delivered_at FROM fired_alerts")
+    finally:
+        tables.close()
+    limits = {each.name: each.below for each in story.world.plan.watches}
+    wanted, before = set[str](), dict[tuple[str, str], int | None]()
+    for change in changes:
+        subject = (change["kind"], change["key"])
+        fields = json.loads(change["body"] or "{}").get("fields") or {}
+        price, old = fields.get("price"), before.get(subject)
+        for rule in rules:
+            if change["kind"] != rule["record_kind"] or change["id"] <= rule["since_change"]:
+                continue
+            if rule["subject"] is None:
+                fires = change["op"] in ("new", "changed")
+            elif rule["subject"] != change["key"]:
+                fires = False
+            elif (below := limits[rule["name"]]) is None:
+                fires = change["op"] == "changed"
+            else:
+                fires = price is not None and price < below and not (old is not None and old < below)
+            if fires:
+                wanted.add(f"{rule['name']}_{change['id']}")
+        before[subject] = price
+    there = {row["alert"] for row in fired}
+    found = [f"alert {name} has not fired" for name in sorted(wanted - there)[:3]]
+    found += [f"alert {name} has fired without a change that meets its rule" for name in sorted(there - wanted)[:3]]
+    found += [f"alert {row['alert']} was never delivered" for row in fired if row["delivered_at"] is None][:3]
+    return found + _messages(story, fired)
+
+
+def _messages(story: "Story", fired: Sequence[dict[str, object]]) -> list[str]:
+    """A message may come twice, if its answer was lost; none may be missing."""
+    came = Counter(story.upstreams.channel.titles)
+    if story.world.plan.digest is not None:
+        return [] if came or not fired else ["no alert has reached the channel"]
+    expected = Counter(str(row["title"]) for row in fired)
+    return [f"{n} alerts are titled {title!r}, {came[title]} came" for title, n in expected.items() if came[title] < n]
+
+
+def _index(story: "Story") -> list[str]:
+    """The search index has each product as it is stored, and nothing else."""
+    tables = SqliteTables(story.home / "ledger.db")
+    try:
+        if not tables.read("SELECT 1 FROM sqlite_master WHERE name = 'search_products'"):
+            return []
+        columns = ", ".join(Product.search)
+        stored = {tuple(row.values()) for row in tables.read(f"SELECT id, {columns} FROM products")}
+        indexed = {tuple(row.values()) for row in tables.read(f"SELECT rowid AS id, {columns} FROM search_products")}
+    finally:
+        tables.close()
+    found = [f"product {row[0]} is not in the search index as it is stored" for row in sorted(stored - indexed)]
+    return (found + [f"the search index has {row[0]}, the store has not" for row in sorted(indexed - stored)])[:3]
 
 
 async def _pages(app: App) -> list[str]:

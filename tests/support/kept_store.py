@@ -3,12 +3,14 @@
 `python -m tests.support.kept_store 1.0` makes those of a release, once, before it is published. A store has jobs of all
 five pipelines with their records, changes, sinks and stored pages, and one job that waits with its work undone. It is
 kept as an archive of the data folder (with the key made for it, which protects nothing else); for PostgreSQL with a
-plain dump.
+plain dump. The code of the release is kept beside them, so that its worker can go on while a later version upgrades the
+store.
 """
 
 import asyncio
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import forager
 from forager.app.compose import open_app
 from forager.app.config import new_settings
 from forager.app.features import all_features
@@ -30,6 +33,10 @@ from tests.support.schema_templates import prepare_store
 STORES = Path(__file__).parents[1] / "migration" / "stores"
 DUMP = "ledger.sql"
 CONTENTS = "contents.json"
+CODE = "code.tar.xz"
+CODE_FILES = frozenset({".py", ".sql", ".toml", ".typed"})
+"""Large files of data are not kept with the code: it reads those of the present version."""
+NOT_KEPT = frozenset({"sandbox", "dashboard", "__pycache__"})
 JOBS = 10
 
 
@@ -92,7 +99,32 @@ async def make(release: str, kind: str, records: list[type[Record]], url: str | 
         sys.stdout.write(f"{target.relative_to(STORES)}: {len(packed.getvalue()):,} bytes\n")
 
 
+def keep_code(source: Path, target: Path) -> None:
+    """Keep the code of a version: what a worker runs."""
+    with tarfile.open(target, mode="w:xz", preset=9) as archive:
+        for file in sorted(source.rglob("*")):
+            name = file.relative_to(source)
+            if file.is_file() and file.suffix in CODE_FILES and not NOT_KEPT & set(name.parts):
+                entry = tarfile.TarInfo(str(name))
+                entry.size = file.stat().st_size
+                with file.open("rb") as body:
+                    archive.addfile(entry, body)
+
+
+def unpack_code(release: str, present: Path, folder: Path) -> Path:
+    """Unpack the code of a release. What it does not hold is that of the present version."""
+    shutil.copytree(present, folder, ignore=shutil.ignore_patterns("__pycache__", "migrations", *_CODE_PATTERNS))
+    with tarfile.open(STORES / release / CODE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+_CODE_PATTERNS = tuple(f"*{suffix}" for suffix in CODE_FILES)
+
+
 def _make_all(release: str) -> None:
+    (STORES / release).mkdir(parents=True, exist_ok=True)
+    keep_code(Path(forager.__file__).parent, STORES / release / CODE)
     records = [r for each in build_pipelines(new_settings(), all_features()) for r in each.records]
     asyncio.run(make(release, "sqlite", records, None))
     with running_postgres() as server:

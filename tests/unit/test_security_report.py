@@ -42,15 +42,17 @@ def test_words_that_only_name_a_secret_are_none(tree: Path) -> None:
 
 def test_the_page_counts_inputs_and_names_what_failed_or_did_not_run() -> None:
     rows = {number: Row() for number in CHECKS}
-    rows[1] = Row(tests=3, tried=420, held=400, failed=["test_a.py::test_x__S1"], undecided=["test_b.py::test_y__S1"])
+    no_server = "There is no server."
+    rows[1] = Row(tests=3, tried=420, held=400, failed=["`test_a.py::test_x__S1`"], undecided=[no_server])
+    rows[2] = Row(tests=2, tried=2, undecided=[no_server, no_server])
     packages = [
         Dependency("aiohttp", "3.14", "Apache-2.0", audited=True, vulnerabilities=("GHSA-1",)),
         Dependency("orjson", "3.11", "MIT", audited=False, vulnerabilities=()),
     ]
     text = security.page(rows, packages, ["a.py:1: private key"])
     assert "| 3 | 420 | 400 | 1 | 1 |" in text
-    assert "- `test_a.py::test_x__S1`" in text
-    assert "- `test_b.py::test_y__S1`" in text
+    assert "- S1: `test_a.py::test_x__S1`" in text
+    assert "- S1, S2: There is no server." in text
     assert "- aiohttp 3.14: GHSA-1" in text
     assert "2 pinned packages; 1 were looked up" in text
     assert "orjson 3.11" in text
