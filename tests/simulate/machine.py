@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import random
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,25 @@ def install(world: World) -> None:
         time_ns=lambda: int(world.wall().timestamp() * 1e9),
         monotonic=lambda: 1_000.0 + world.now,
     )
+    _give_sqlite_the_clock(world)
+
+
+def _give_sqlite_the_clock(world: World) -> None:
+    """Let SQLite take the present moment, with which it fills columns, from the world."""
+    real, other = sqlite3.connect, sqlite3.connect(":memory:", check_same_thread=False)
+
+    def julianday(*given: Any) -> float | None:
+        if given == ("now",):
+            return world.wall().timestamp() / 86_400 + 2_440_587.5
+        days: float | None = other.execute(f"SELECT julianday({', '.join('?' * len(given))})", given).fetchone()[0]
+        return days
+
+    def connect(*given: Any, **options: Any) -> sqlite3.Connection:
+        db = real(*given, **options)
+        db.create_function("julianday", -1, julianday)
+        return db
+
+    vars(sqlite3).update(connect=connect)
 
 
 def carry_messages(world: World, upstreams: Upstreams) -> None:

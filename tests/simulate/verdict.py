@@ -186,7 +186,8 @@ def _alerts(story: "Story") -> list[str]:
     wanted, before = set[str](), dict[tuple[str, str], int | None]()
     for change in changes:
         subject = (change["kind"], change["key"])
-        fields = json.loads(change["body"] or "{}").get("fields") or {}
+        body = json.loads(change["body"] or "{}")
+        fields = body.get("fields") or {}
         price, old = fields.get("price"), before.get(subject)
         for rule in rules:
             if change["kind"] != rule["record_kind"] or change["id"] <= rule["since_change"]:

@@ -227,6 +227,28 @@ async def test_a_text_that_differs_at_every_check_is_learnt_as_noise(watched: Wa
     assert "99" not in seen["summary"]
 
 
+async def test_a_worker_whose_clock_is_behind_the_stores_notices_changes(both: Watched) -> None:
+    """The store stamps a new watch, the worker's clock a check: an hour between the two must not hide a change."""
+    await add_price_watch(both)
+    await both.app.database.write("UPDATE page_watches SET created_at = created_at + 3600000")
+    both.site.pages["/p"] = shop(45)
+    seen = await both.check("oak", alerts=1)
+    assert (seen["summary"], seen["state"], seen["checks"]) == ("price: 60 → 45", "works", 2)
+
+
+async def test_the_page_of_a_removed_watch_is_not_that_of_a_new_one_with_its_name(both: Watched) -> None:
+    await add_price_watch(both)
+    assert (await both.client.delete("/api/v1/watches/oak")).status_code == 200
+    both.site.pages["/other"] = shop(40)
+    body = {"url": both.site.url("/other"), "name": "oak", "schema": PRICE, "notify": ["team"]}
+    added = await both.add("/watches", body)
+    assert (added["state"], added["fields"], added["checks"]) == ("new", None, 0)
+    await both.settle()
+    seen = await both.get("/watches/oak")
+    assert (seen["fields"], seen["summary"], seen["checks"]) == ({"price": 40}, None, 1)
+    assert both.site.got == [], "the first sight of a page is no change of it"
+
+
 async def test_rules_about_forager_itself_fire_for_dead_letters(watched: Watched) -> None:
     from forager.pipelines.alerts.wiring import look
 

@@ -219,7 +219,9 @@ def _add_rows(router: Router, service: Service) -> None:
         if rule is not None:
             await _remove_leftover(db, rule)
             await add_rule(db, rule, kinds_of(service.pipelines))
-        await insert_row(db, _row(name, body, schema).model_copy(update={"asked_at": service.clock.now()}))
+        left = await db.fetch("SELECT checked_at FROM watched_pages WHERE watch = :name", {"name": name})
+        own = {"asked_at": service.clock.now(), "leftover_at": at(left[0]["checked_at"]) if left else None}
+        await insert_row(db, _row(name, body, schema).model_copy(update=own))
         await start_check(service, name)
         return answer(request, await _one(service, name), status=201)
 
@@ -382,7 +384,7 @@ SELECT w.name, w.url, w.mode, w.selector, w.page_schema, w.every, w.render, w.sc
   CASE WHEN p.watch IS NULL THEN w.error ELSE p.error END AS error,
   CASE WHEN p.watch IS NULL THEN w.failed_at ELSE p.failed_at END AS failed_at
 FROM page_watches w LEFT JOIN watched_pages p
-  ON p.watch = w.name AND coalesce(p.checked_at, p.failed_at) >= coalesce(w.created_at, 0)
+  ON p.watch = w.name AND (w.leftover_at IS NULL OR p.checked_at <> w.leftover_at)
 """
 
 

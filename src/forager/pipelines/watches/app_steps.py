@@ -123,8 +123,7 @@ def _request(watch: PageWatch) -> Request:
 
 def _is_of(watch: PageWatch, row: Mapping[str, Any]) -> bool:
     """Return whether a stored page was seen by this watch, and not by a removed one that had its name."""
-    seen = at(row["checked_at"])
-    return watch.created_at is None or seen is None or seen >= watch.created_at
+    return watch.leftover_at is None or at(row["checked_at"]) != watch.leftover_at
 
 
 def _before(row: Mapping[str, Any]) -> Before:

@@ -31,6 +31,9 @@ class PageWatch(TableRow):
     """dates, counters."""
     paused: bool = False
     created_at: datetime | None = None
+    leftover_at: datetime | None = None
+    """Time of the last check by a removed watch of this name, as its page has it: the page is then not of this watch.
+    Compared for equality, so that it does not matter whose clock it was; None if there was no such page."""
     asked_at: datetime | None = None
     """Time at which a check was wanted last by a user, or by `wiring.check_forgotten`."""
     job: str | None = None

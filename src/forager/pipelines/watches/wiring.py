@@ -23,7 +23,7 @@ GRACE = timedelta(seconds=30)
 _UNSEEN = """
 SELECT w.name, w.every, w.job, w.asked_at, w.failed_at, w.created_at, p.watch AS seen
 FROM page_watches w LEFT JOIN watched_pages p
-  ON p.watch = w.name AND coalesce(p.checked_at, p.failed_at) >= coalesce(w.created_at, 0)
+  ON p.watch = w.name AND (w.leftover_at IS NULL OR p.checked_at <> w.leftover_at)
 WHERE NOT w.paused AND (w.job IS NULL OR p.watch IS NULL)
 """
 _TAKE = """
