@@ -70,7 +70,7 @@ def _give_sqlite_the_clock(world: World) -> None:
         return days
 
     def connect(*given: Any, **options: Any) -> sqlite3.Connection:
-        db = real(*given, **options)
+        db: sqlite3.Connection = real(*given, **options)
         db.create_function("julianday", -1, julianday)
         return db
 
