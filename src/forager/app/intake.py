@@ -307,11 +307,14 @@ def _further_errors(
     """Return what would still be refused if the invalid fields were right, so that the user corrects all in one round.
 
     Conditions between fields and the check against the reference data need a valid job. So every invalid field gets its
-    first documented example, or is left out; without an example for a required field there is nothing to check.
+    first documented example, or is left out; without an example for a required field there is nothing to check. In a
+    list of objects, such as the pages of a job, this is done to the fields of each entry.
     """
-    wrong = {_top(error) for error in known}
-    examples = _examples(chosen.params)
-    completed = {name: value for name, value in params.items() if name not in wrong}
+    schema = chosen.params.model_json_schema()
+    examples = _examples(schema)
+    completed, mended = _with_mended_entries(schema, params, known)
+    wrong = {_top(error) for error in known if error.field not in mended}
+    completed = {name: value for name, value in completed.items() if name not in wrong}
     completed |= {name: examples[name][0] for name in wrong if name in examples}
     try:
         chosen.check(_validated(chosen.name, chosen.params, completed), **needs)
@@ -320,8 +323,36 @@ def _further_errors(
         known_fields = (
             chosen.params.model_fields.keys() if wrong - examples.keys() else {_top(e) for e in refused.fields}
         )
-        return [error for error in refused.fields if _top(error) in known_fields - wrong]
+        return [error for error in refused.fields if _top(error) in known_fields - wrong and error.field not in mended]
     return []
+
+
+def _with_mended_entries(
+    schema: Mapping[str, Any], params: Mapping[str, Any], known: Sequence[FieldError]
+) -> tuple[dict[str, Any], set[str]]:
+    """Return the parameters in which wrong fields of entries, such as `targets.3.target_url`, have the first documented
+    example, and the names of these fields. An entry that is wrong in any other way is left as it is."""
+    mended: dict[str, Any] = dict(params)
+    fields: set[str] = set()
+    for error in known:
+        name, _, rest = error.field.partition(".")
+        number, _, field = rest.partition(".")
+        entries = mended.get(name)
+        if not (isinstance(entries, list) and number.isdecimal() and int(number) < len(entries)):
+            continue
+        entry, examples = entries[int(number)], _examples(_entry_schema(schema, name))
+        if isinstance(entry, Mapping) and field in entry and field in examples:
+            changed = {**entry, field: examples[field][0]}
+            mended[name] = [changed if each is entry else each for each in entries]
+            fields.add(error.field)
+    return mended, fields
+
+
+def _entry_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the schema of the entries of a list."""
+    items: Mapping[str, Any] = schema.get("properties", {}).get(name, {}).get("items", {})
+    found: Mapping[str, Any] = schema.get("$defs", {}).get(items.get("$ref", "").rpartition("/")[2], items)
+    return found
 
 
 def _top(error: FieldError) -> str:
@@ -329,9 +360,9 @@ def _top(error: FieldError) -> str:
     return error.field.partition(".")[0].partition("[")[0]
 
 
-def _examples(shape: type[BaseModel]) -> dict[str, list[Any]]:
-    """Return the examples of each field in the JSON schema of a job's parameters."""
-    properties = shape.model_json_schema().get("properties", {})
+def _examples(schema: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the examples of each field in the JSON schema of an object."""
+    properties = schema.get("properties", {})
     return {name: field["examples"] for name, field in properties.items() if field.get("examples")}
 
 

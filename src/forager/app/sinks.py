@@ -167,27 +167,23 @@ class SinkRoster:
         return found
 
     def _checked(self, row: SinkRow, *, managed: bool) -> SinkRow:
-        """Return the row with its options complete. Raises `Rejected` with the fields that are wrong."""
-        checked_name(row.name)
-        kind = self._type(row) if managed else self._type_to_add(row)
+        """Return the row with its options complete. Raises `Rejected` with all fields that are wrong."""
         records = self._records()
-        _check_names("kinds", row.kinds, {"job", "task", *records})
-        _check_names("pipelines", row.pipelines, set(self._service.pipelines))
-        conditions(row, records)
-        if kind.options is None:
-            if row.options:
-                raise _wrong("options", f"the type {row.type!r} takes no options")
-            return row
-        try:
-            known: type[BaseModel] = kind.options.load()
-            if unknown := sorted(set(row.options) - known.model_fields.keys()):
-                problem = f"unknown option; choose from {', '.join(known.model_fields)}"
-                raise _wrong(f"options.{unknown[0]}", problem)
-            options: Any = known.model_validate(dict(row.options))
-        except ValidationError as error:
-            problems = [FieldError(f"options.{each.field}", each.message) for each in field_errors(error)]
-            raise Rejected(f"{problems[0].field}: {problems[0].message}.", fields=problems) from error
-        return replace(row, options=options.model_dump(mode="json"))
+        complete = row
+
+        def options() -> None:
+            nonlocal complete
+            complete = _with_options(row, self._type(row) if managed else self._type_to_add(row))
+
+        _together(
+            lambda: checked_name(row.name),
+            options,
+            lambda: _check_names("kinds", row.kinds, {"job", "task", *records}),
+            lambda: _check_names("pipelines", row.pipelines, set(self._service.pipelines)),
+            # A kind that does not exist is reported by itself: its condition cannot be checked.
+            lambda: None if (row.kinds or set()) - records.keys() - {"job", "task"} else conditions(row, records),
+        )
+        return complete
 
     def _type_to_add(self, row: SinkRow) -> SinkFeature:
         addable = sorted(name for name, each in self.types.items() if each.addable)
@@ -206,6 +202,40 @@ def _message(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return "; ".join(f"options.{each.field}: {each.message}" for each in field_errors(error))
     return f"{type(error).__name__}: {error}"
+
+
+def _together(*checks: Callable[[], object]) -> None:
+    """Make all checks. Raises one `Rejected` with the fields that any of them found wrong, each once."""
+    found: list[Rejected] = []
+    for check in checks:
+        try:
+            check()
+        except Rejected as wrong:
+            found.append(wrong)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        fields = {each.field: each for wrong in reversed(found) for each in reversed(wrong.fields)}
+        raise Rejected(" ".join(wrong.message for wrong in found), fields=list(reversed(fields.values())))
+
+
+def _with_options(row: SinkRow, kind: SinkFeature) -> SinkRow:
+    """Return the row with the defaults of the options that it leaves out. Raises `Rejected` with those that are
+    wrong."""
+    if kind.options is None:
+        if row.options:
+            raise _wrong("options", f"the type {row.type!r} takes no options")
+        return row
+    try:
+        known: type[BaseModel] = kind.options.load()
+        if unknown := sorted(set(row.options) - known.model_fields.keys()):
+            problem = f"unknown option; choose from {', '.join(known.model_fields)}"
+            raise _wrong(f"options.{unknown[0]}", problem)
+        options: Any = known.model_validate(dict(row.options))
+    except ValidationError as error:
+        problems = [FieldError(f"options.{each.field}", each.message) for each in field_errors(error)]
+        raise Rejected(f"{problems[0].field}: {problems[0].message}.", fields=problems) from error
+    return replace(row, options=options.model_dump(mode="json"))
 
 
 def _check_names(name: str, given: frozenset[str] | None, known: set[str]) -> None:

@@ -61,6 +61,16 @@ async def test_a_replay_moves_the_place_in_the_log(simple: Front) -> None:
     assert "the newest change is 1" in beyond.text
 
 
+async def test_all_mistakes_of_a_new_sink_are_reported_in_one_round(simple: Front) -> None:
+    body = {"name": "a b", "type": "webhok", "kinds": ["plce"], "pipelines": ["plces"], "where": "rating > 4"}
+    refused = await simple.client.post(PATH, json=body)
+    assert refused.status_code == 422
+    assert [each["field"] for each in refused.json()["meta"]["fields"]] == ["name", "type", "kinds", "pipelines"]
+    known = {**body, "name": "ab", "type": "webhook", "kinds": ["place"], "pipelines": None, "where": "ratin > 4"}
+    refused = await simple.client.post(PATH, json=known)
+    assert [each["field"] for each in refused.json()["meta"]["fields"]] == ["options.url", "where"]
+
+
 async def test_what_a_sink_refused_is_listed_retried_and_discarded(simple: Front) -> None:
     for number in range(3):
         await simple.app.submit("places", {"keyword": f"bars {number}", "zips": ["85001"]})

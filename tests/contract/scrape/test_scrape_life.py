@@ -151,6 +151,20 @@ async def test_a_batch_has_1_to_100_targets_and_none_with_a_callback_of_its_own_
         assert refused.json()["meta"]["fields"][0]["field"] == "targets.0"
 
 
+async def test_all_mistakes_of_a_batch_are_reported_in_one_round(still: Service) -> None:
+    """Those that only the extractors reveal (a type, a field) with those of the form, in the same entry or another."""
+    targets = [
+        {"target_type": "novel", "target_url": "nowhere"},
+        {"target_url": 7},
+        {"target_type": "job_posting", "target_url": "https://example.com/", "requested_fields": ["pages"]},
+    ]
+    refused = await still.client.post(f"{API}/batch", json={"targets": targets, "callback_url": "x"})
+    assert refused.status_code == 422
+    fields = {each["field"] for each in refused.json()["meta"]["fields"]}
+    wrong = {"targets.0.target_url", "targets.0.target_type", "targets.1.target_url", "targets.2.requested_fields"}
+    assert fields == {*wrong, "callback_url"}
+
+
 async def test_unknown_ids_and_ids_of_other_pipelines_are_404__SC_2(still: Service) -> None:
     made = await still.app.submit("places", {"keyword": "bars", "zips": ["85001"], "pages": 1})
     (query,) = (await still.app.reports.tasks(made.job)).items
