@@ -213,7 +213,7 @@ def llms_router(api: FastAPI) -> Router:
         parts = [
             _overview(str(request.base_url).rstrip("/")),
             skill().split("---\n", 2)[2],
-            "\n".join(_operations(api)),
+            await asyncio.to_thread(lambda: "\n".join(_operations(api))),
         ]
         return PlainTextResponse("\n\n".join(parts))
 

@@ -267,6 +267,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
 
         caching.append(Middleware(ResponseCache, changes=changes_of, kinds=kinds, count=metrics.cached, clock=seconds))
     api = FastAPI(
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

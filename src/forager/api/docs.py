@@ -1,4 +1,4 @@
-"""`/docs/plain`: the OpenAPI document as one HTML page, with a form to try each call.
+"""`/openapi.json`, and `/docs/plain`: the OpenAPI document as one HTML page, with a form to try each call.
 
 A browser that opens `/docs` gets the reference of the dashboard, with an address for each operation; a program gets
 this page there as well.
@@ -16,6 +16,7 @@ from html import escape
 from itertools import chain
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -424,6 +425,14 @@ HEADERS = {
 def docs_router() -> Router:
     router = Router()
     made: list[bytes] = []
+    document: list[bytes] = []
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def show_document(request: Request) -> Response:
+        """Made at the first request, in a thread: on the event loop, everything else would wait for it."""
+        if not document:
+            document.append(await asyncio.to_thread(lambda: orjson.dumps(request.app.openapi())))
+        return Response(document[0], media_type="application/json")
 
     @router.get("/docs", include_in_schema=False)
     @router.get("/docs/plain", include_in_schema=False)

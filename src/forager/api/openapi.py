@@ -1,6 +1,7 @@
 """Completes the OpenAPI document: the service key, errors in the envelope, tags."""
 
 from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -58,18 +59,22 @@ def describe(
     features: Iterable[Feature],
 ) -> None:
     """Install the function that creates the document at its first request. `features` are those with routes; each gets
-    a tag. `routers` creates the routes a second time, with details that only the document needs."""
-    jobs = list(pipelines)
+    a tag. `routers` creates the routes a second time, with details that only the document needs.
+
+    Creating it takes one to two seconds of CPU time: call it in a thread. Threads that call it together wait for one.
+    """
+    jobs, once = list(pipelines), Lock()
     tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 
     def document() -> dict[str, Any]:
-        if api.openapi_schema is None:
-            with documenting():
-                described = FastAPI(generate_unique_id_function=operation_id)
-                for router in routers():
-                    described.include_router(router)
-                api.openapi_schema = _document(described, jobs, tags)
-        return api.openapi_schema
+        with once:
+            if api.openapi_schema is None:
+                with documenting():
+                    described = FastAPI(generate_unique_id_function=operation_id)
+                    for router in routers():
+                        described.include_router(router)
+                    api.openapi_schema = _document(described, jobs, tags)
+            return api.openapi_schema
 
     api.openapi = document  # type: ignore[method-assign]  # the framework's own way to change the document
 

@@ -331,19 +331,22 @@ def _with_mended_entries(
     schema: Mapping[str, Any], params: Mapping[str, Any], known: Sequence[FieldError]
 ) -> tuple[dict[str, Any], set[str]]:
     """Return the parameters in which wrong fields of entries, such as `targets.3.target_url`, have the first documented
-    example, and the names of these fields. An entry that is wrong in any other way is left as it is."""
-    mended: dict[str, Any] = dict(params)
+    example and unknown ones are left out, and the names of these fields. An entry that is wrong in any other way is
+    left as it is."""
+    mended = {name: list(value) if isinstance(value, list) else value for name, value in params.items()}
+    forms = {name: _entry_schema(schema, name) for name, value in mended.items() if isinstance(value, list)}
+    examples = {name: _examples(form) for name, form in forms.items()}
     fields: set[str] = set()
     for error in known:
         name, _, rest = error.field.partition(".")
         number, _, field = rest.partition(".")
-        entries = mended.get(name)
-        if not (isinstance(entries, list) and number.isdecimal() and int(number) < len(entries)):
+        if name not in forms or not number.isdecimal() or int(number) >= len(mended[name]):
             continue
-        entry, examples = entries[int(number)], _examples(_entry_schema(schema, name))
-        if isinstance(entry, Mapping) and field in entry and field in examples:
-            changed = {**entry, field: examples[field][0]}
-            mended[name] = [changed if each is entry else each for each in entries]
+        entry, of_field = mended[name][int(number)], examples[name].get(field)
+        is_known = field in forms[name].get("properties", {})
+        if isinstance(entry, Mapping) and field in entry and (of_field or not is_known):
+            left = {each: value for each, value in entry.items() if each != field}
+            mended[name][int(number)] = {**left, field: of_field[0]} if of_field else left
             fields.add(error.field)
     return mended, fields
 

@@ -1,5 +1,6 @@
 """The page that documents the API: complete, self-contained, and harmless whatever a description contains."""
 
+import asyncio
 import base64
 import copy
 import json
@@ -9,6 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from forager.api.create import create_api
 from forager.api.docs import page_of
 from forager.api.serve import running
 from tests.support.api import KEY, Front, client_of
@@ -31,6 +35,19 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/llms-full.txt", "/docs"])
+async def test_the_document_is_made_beside_the_event_loop(simple: Front, path: str) -> None:
+    """Making it takes seconds of CPU time. On the loop, no heartbeat and no request would be served meanwhile."""
+    turns = 0
+    async with client_of(create_api(simple.app, key=KEY)) as client:  # one that has not made it yet
+        getting = asyncio.create_task(client.get(path))
+        while not getting.done():
+            await asyncio.sleep(0.005)
+            turns += 1
+        assert (await getting).status_code == 200
+    assert turns > 10
 
 
 async def test_the_page_shows_every_operation_of_the_document(simple: Front) -> None:

@@ -165,6 +165,16 @@ async def test_all_mistakes_of_a_batch_are_reported_in_one_round(still: Service)
     assert fields == {*wrong, "callback_url"}
 
 
+@pytest.mark.parametrize("path", [API, f"{API}/sync"])
+async def test_all_mistakes_of_one_page_are_reported_in_one_round(still: Service, path: str) -> None:
+    body = {"target_type": "novel", "target_url": "nowhere", "callback_url": 5, "colour": "red"}
+    refused = await still.client.post(path, json=body)
+    assert refused.status_code == 422
+    fields = [each["field"] for each in refused.json()["meta"]["fields"]]
+    assert sorted(fields) == ["callback_url", "colour", "target_type", "target_url"]
+    assert (await still.client.get("/health")).json()["data"]["queue_depth"] == 0, "nothing is stored"
+
+
 async def test_unknown_ids_and_ids_of_other_pipelines_are_404__SC_2(still: Service) -> None:
     made = await still.app.submit("places", {"keyword": "bars", "zips": ["85001"], "pages": 1})
     (query,) = (await still.app.reports.tasks(made.job)).items

@@ -1,10 +1,12 @@
 """Routes of the scrape pipeline, as its specification prescribes: one page now or later, a batch, and their results."""
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Query
+from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -119,13 +121,55 @@ class TaskEnvelope(Envelope[ScrapeTaskReport]):
 
 
 def routes(service: Service, waiter: TaskWaiter) -> Router:
-    router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
+    router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=_complete_refusals(service))
     _add_kinds(router, service)
     _add_jobs(router, service, waiter)
     _add_parts(router, service)
     _add_tasks(router, service, waiter)
     router.routes.extend(schema_routes(service).routes)
     return router
+
+
+def _complete_refusals(service: Service) -> type[JsonRoute]:
+    """Return a route class whose refusals of one page also name what only the extractors reveal, such as a field that
+    the target type does not have: the caller corrects all in one round."""
+
+    class OnePageRoute(JsonRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            run = super().get_route_handler()
+
+            async def complete(request: Request) -> Response:
+                try:
+                    return await run(request)
+                except RequestValidationError as refused:
+                    if not isinstance(refused.body, dict):
+                        raise
+                    further = await _further_mistakes(service, refused.body)
+                    known = {error["loc"][1:2] for error in refused.errors()}
+                    errors = [
+                        *refused.errors(),
+                        *(
+                            {"type": "value_error", "loc": ("body", *path), "msg": message, "ctx": {"error": message}}
+                            for path, message in further
+                            if path[:1] not in known
+                        ),
+                    ]
+                    raise RequestValidationError(errors, body=refused.body) from None
+
+            return complete
+
+    return OnePageRoute
+
+
+async def _further_mistakes(service: Service, body: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
+    """Return what is wrong with the target of a request that is not valid, by field. Nothing is stored."""
+    target = {name: value for name, value in body.items() if name not in ("callback_url", "max_usd", "timeout_seconds")}
+    try:
+        await service.estimate(NAME, {"targets": [target], "single": True})
+    except Rejected as wrong:
+        places = ((each.field.split("."), each.message) for each in wrong.fields)
+        return [(tuple(path[2:]), message) for path, message in places if path[:2] == ["targets", "0"] and path[2:]]
+    return []
 
 
 def _add_kinds(router: Router, service: Service) -> None:
