@@ -1,8 +1,8 @@
 """Runs the benchmarks, all or those named: `python -m bench [NAME…] [--quick]`. It must never measure anything itself.
 
-Each benchmark is a file beside this one and runs in a process of its own. Its last line is one JSON object,
-`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held. Options are passed on to each. Without
-options, the result is kept and published (`bench/support/published.py`).
+Each benchmark is a file of this folder and runs in a process of its own. Its last line is one JSON object,
+`{"name": …, "ok": …, figures…}`; `ok` is true if its own targets held. Options are passed on to each. Without options,
+the result is kept and published (`bench/support/published.py`).
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What it costs to store a page: CPU per page, memory as the number of pages grows, reading and collecting them.
+"""Cost of storing a page: CPU per page, memory as the number of pages grows, reading and collecting.
 
-Each measurement is a fresh process; its own CPU time (all threads) without that of the same loop that stores nothing.
-Beside it, in the same process, stands what cannot be avoided: hashing and packing the same pages.
+Each measurement is a fresh process. Its figure is its own CPU time (all threads) less that of the same loop without
+storing. The same process also measures the unavoidable part: hashing and packing the same pages.
 """
 
 import asyncio

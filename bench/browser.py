@@ -34,7 +34,7 @@ SLICES = 6
 TARGETS = (Target("share_of_bare", at_least=0.85), Target("mb_per_context", at_most=150))
 # The page limit is left out: recycling a browser costs the same on both sides.
 LIMITS = PoolLimits(size=BROWSERS, most=BROWSERS, page_limit=1_000_000)
-# What Chromium is told, but not where to go: the bare loop has no proxy, and looks up no name.
+# The same flags as in the pool, except for the network: the bare loop has no proxy, and looks up no name.
 BARE_FLAGS = [flag for flag in FLAGS if not flag.startswith("--host-resolver-rules")]
 
 Page = Callable[[], Awaitable[None]]
@@ -85,7 +85,7 @@ async def measure(url: str, pages: int) -> Round:
 
 
 async def run(page: Page, pages: int) -> float:
-    """Seconds for so many pages with one worker per browser."""
+    """Return the seconds that this number of pages takes with one worker per browser."""
     left = pages
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""What a large catalogue costs: lists with filters, search, and a recrawl without news, on 1,000,000 products.
+"""Cost of a large catalogue: lists with filters, search, and a recrawl without changes, on 1,000,000 products.
 
 The products are made by SQL and indexed by the code of the rebuild command. `list_ratio`: the p95 of filtered lists
 against that of the list without a filter. `search_ratio`: the p95 of searches of two or three words against reading

@@ -1,8 +1,9 @@
-"""What a durable crawl costs beside Scrapy and Crawlee: 5,000 pages of 20 KB, fetched, parsed and stored.
+"""Cost of a durable crawl, compared with Scrapy and Crawlee: 5,000 pages of 20 KB, fetched, parsed and stored.
 
 Every side reads the same fields of the same pages, 64 in flight, from a shop in a process of its own. Ours keeps every
-page, product and change on disk with fsync; Scrapy keeps its items in memory, and its queue too unless it has a JOBDIR;
-Crawlee keeps queue and items in files by default, or in memory. The sides take turns; each ratio is taken in its round.
+page, product and change on disk with fsync; Scrapy keeps its items in memory, and its queue as well unless it has a
+JOBDIR; Crawlee keeps queue and items in files by default, or in memory. The sides take turns; each ratio is taken in
+its round.
 
 A second part crawls real pages of shops and other sites at their real size (`FORAGER_DATA`), compressed as they are
 sent. There the peers read the same fields as their users do, with extruct and price-parser.

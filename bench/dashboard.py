@@ -1,4 +1,4 @@
-"""What the dashboard costs: bytes of a first load, CPU of 50 open dashboards while a job runs, and frames while 10,000
+"""Cost of the dashboard: bytes of a first load, CPU of 50 open dashboards while a job runs, and frames while 10,000
 rows scroll.
 
 `cpu_share_50` is the CPU time of the serving process while a job runs at its full rate and 50 streams are read, less

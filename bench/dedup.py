@@ -1,8 +1,8 @@
-"""Near duplicates of homes: how good, and what they cost.
+"""Near duplicates of homes: quality and cost.
 
 Quality on labelled pairs made from real addresses (`FORAGER_DATA`, else `../shared/data`). Cost: 10,000 listings come
-in batches of 100, half of them homes that are stored under another key, against 10,000 and 1,000,000 stored homes; each
-batch is resolved and stored, and beside it one of the same size is stored by its exact keys alone.
+in batches of 100, half of them homes that are stored under another key, against 10,000 and 1,000,000 stored homes. Each
+batch is resolved and stored; for comparison, a batch of the same size is stored by its exact keys alone.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def quality() -> dict[str, Any]:
 
 
 def meet(one: Listing, two: Listing) -> bool:
-    """Whether the stored one is among the candidates of the other."""
+    """Return whether the stored home is among the candidates of the other."""
     stored = {zip_block(one.address, one.zip), cell_block(one.address, one.latitude, one.longitude)} - {None}
     return bool(stored & {zip_block(two.address, two.zip), *nearby_cells(two.address, two.latitude, two.longitude)})
 

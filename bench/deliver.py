@@ -1,11 +1,11 @@
-"""Deliveries: what sinks cost the engine, how fast one catches up, and whether a long backlog costs memory.
+"""Deliveries: the cost of sinks for the engine, the speed at which one catches up, and the memory of a long backlog.
 
 `share_with_dead_sink`: a reviews job at half of the engine's speed, with three sinks, one of which cannot be reached,
 against none. `catch_up`: changes per second that a files sink takes after an outage, against the engine's own.
 `memory_growth`: the peak of a process that delivers a long backlog, against one with a short one. `tells_cost`: CPU per
-places task while every end of a query is a change, as BigQuery's mirror needs it, against without. `per_s`, by sink, is
-told: Kafka is the client library's mock cluster, ClickHouse the engine of chdb behind an HTTP front of the tests,
-PostgreSQL a server of the tests that does not wait for the disk.
+places task while every end of a query is a change, as BigQuery's mirror needs it, against without. `per_s`, by sink,
+has no target: Kafka is the client library's mock cluster, ClickHouse the engine of chdb behind an HTTP front of the
+tests, PostgreSQL a server of the tests that does not wait for the disk.
 """
 
 import json
@@ -109,7 +109,7 @@ def each(stores: Stores, options: Options) -> dict[str, float]:
 
 
 def memory(stores: Stores, options: Options) -> dict[str, float]:
-    """A backlog of so many changes, against one that fits into a few batches."""
+    """Deliver a backlog of this number of changes, for comparison with one that fits into a few batches."""
     few, many = (measure(stores, behind=count) for count in (20_000, 100_000 if options.quick else 1_000_000))
     return {"memory_growth": many.peak_mb / few.peak_mb, "peak_mb": many.peak_mb}
 

@@ -1,8 +1,8 @@
 """The whole engine on an upstream without latency: lease, HTTP, parse, settle, records, changes.
 
 A place that is found is two records: the place, once in the world, and its sighting, once per job. So a page of five
-places is the contract's task of ten records; a full page of ten places is twenty, and is told beside it. CPU time and
-memory are those of our process alone, a fresh one for each run; the sandbox has its own.
+places is the contract's task of ten records; a full page of ten places is twenty, and is reported without a target. CPU
+time and memory are those of our process alone, a fresh one for each run; the sandbox has its own.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ TARGETS = (Target("cpu_ms_per_task", at_most=1.0), Target("peak_mb", at_most=200
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a query finds: so many places on each of so many pages."""
+    """The answer to a query: the number of pages, and of places on each of them."""
 
     serper: Upstream
     places: int

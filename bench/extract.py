@@ -1,10 +1,10 @@
-"""How much of real pages is read right: product, job, company and profile pages of the shared data set, its price
-strings and its robots facts.
+"""Accuracy on real pages: product, job, company and profile pages of the shared data set, its price strings and its
+robots facts.
 
 Recall: asserted fields found right. Precision: of the values given for asserted fields, those that are right. Both are
-told for the whole set and for the third of its sites that is held out: the rules were written without looking at it.
-Every page is read by the extractors that users run, and normalised as for them. Nothing here knows a page by name;
-what is compared with what is BENCH.md's mapping. Pages are also asked for as what they are not: these must be refused.
+reported for the whole set and for the third of its sites that is held out: the rules were written without looking at
+it. Every page is read by the extractors that users run, and normalised as for them. No code here names a page; BENCH.md
+maps fields to expected values. Pages are also requested as another kind than they are: these must be refused.
 """
 
 import gzip

@@ -1,8 +1,8 @@
-"""What ageing costs: an hourly look with 100 listings that cross 40, among 10,000 listings and among 1,000,000.
+"""Cost of ageing: an hourly look with 100 listings that cross 40, among 10,000 listings and among 1,000,000.
 
-A look is what the schedule `decay_and_verify` and the recheck do: the due listings become verifications, and what
-reached 0 is looked for. Beside it, one statement rewrites a column of all listings, as a job that ages rows would. Rows
-are those that SQLite itself counts as written, in all tables.
+A look is what the schedule `decay_and_verify` and the recheck do: the due listings become verifications, and listings
+that reached 0 are searched. For comparison, one statement rewrites a column of all listings, as a job that ages rows
+would. Rows are those that SQLite itself counts as written, in all tables.
 """
 
 import contextlib
@@ -103,7 +103,7 @@ async def measure(filled: dict[int, Store], round_: int) -> tuple[dict[int, list
 
 
 def rows_of(ledger: Ledger) -> int | None:
-    """Rows that SQLite has written so far; None on PostgreSQL."""
+    """Return the rows that SQLite has written since it was opened; None on PostgreSQL."""
     writer = getattr(ledger, "_writer", None)
     return None if writer is None else int(writer.db.total_changes)
 

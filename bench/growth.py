@@ -1,6 +1,6 @@
-"""What history costs: the same no-op tasks through a ledger with 0, 100,000 and 1,000,000 finished tasks in it.
+"""Cost of history: the same no-op tasks through a ledger with 0, 100,000 and 1,000,000 finished tasks in it.
 
-Nobody analyses the tables after the fill: PostgreSQL plans with the statistics of an empty store, which is where a
+The tables are not analysed after the fill: PostgreSQL plans with the statistics of an empty store, which is where a
 queue with a partial index collapses. The filled stores are vacuumed while they are idle, as autovacuum would within a
 minute: it then notes that the queue is empty, which must not change a plan either.
 """

@@ -1,12 +1,12 @@
-"""What hostile pages cost the service that reads them: stalls of its event loop, waits for `/readiness`, memory.
+"""Cost of hostile pages for the service that reads them: stalls of its event loop, waits for `/readiness`, memory.
 
 The whole of Forager runs as `forager up` runs it; the site is a process of its own. Its pages are 76 pumps (a piece
-that is repeated) in 9 contexts, in 3 sizes. Every page is asked for with every extractor, crawled as a product's page,
-and read as a sitemap. A part of them is chosen by a fixed seed; `--full` takes all, which are hours.
+that is repeated) in 9 contexts, in 3 sizes. Every page is requested with every extractor, crawled as a product's page,
+and read as a sitemap. A part of them is chosen by a fixed seed; `--full` takes all of them, which needs hours.
 
-A stall is the time by which a timer of the loop fires late, as far as this process used the CPU meanwhile: what a busy
-machine gives to other processes is told beside it (`worst_late_ms`). Memory is that of the service; each reader has a
-limit of its own.
+A stall is the time by which a timer of the loop fires late, as far as this process used the CPU meanwhile.
+`worst_late_ms` includes the time that a busy machine gives to other processes. Memory is that of the service; each
+reader has a limit of its own.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ TICK = 0.005
 PART, QUICK = 200, 60
 """Pages of the default and of a quick run. `--full`: all."""
 SITEMAPS = 12
-"""Of a hundred pages, those that are also read as a sitemap: each is a job of its own."""
+"""Pages, of a hundred, that are also read as a sitemap: each is a job of its own."""
 AT_ONCE = 50
 SEED = 27
 TARGETS = (
@@ -58,7 +58,7 @@ Combination = tuple[str, int, int, int]
 
 @dataclass(slots=True)
 class Watch:
-    """What the loop's timer saw."""
+    """Measurements of the loop's timer."""
 
     stalls: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
@@ -136,7 +136,7 @@ async def measure(url: str, chosen: list[Combination]) -> dict[str, float]:
 
 
 async def read(app: App, api: aiohttp.ClientSession, pages: list[tuple[str, str]]) -> Counter[str]:
-    """Ask for pages through the API, each with its reader, until all have ended. Return how they ended."""
+    """Request pages through the API, each with its reader, until all have ended. Return their final states."""
     before = Counter(app.worker.stats.ended)
     targets = [
         {"target_type": name, "target_url": page, "workspace_id": "bench", "render": "http"}
@@ -164,7 +164,7 @@ async def send(api: aiohttp.ClientSession, targets: list[dict[str, str]]) -> UUI
 
 @contextlib.asynccontextmanager
 async def probe(url: str) -> AsyncIterator[dict[str, Any]]:
-    """Ask for `/readiness` meanwhile, from a process of its own; the result is there afterwards."""
+    """Poll `/readiness` while the block runs, from a process of its own; the result is filled in at its end."""
     told: dict[str, Any] = {}
     command = [sys.executable, "-m", "bench.support.readiness_probe", url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

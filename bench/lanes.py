@@ -1,4 +1,4 @@
-"""What many lanes cost: lease and settle of 10,000 lanes with 10 due tasks each, against as many tasks in one lane.
+"""Cost of many lanes: lease and settle of 10,000 lanes with 10 due tasks each, against as many tasks in one lane.
 
 One session owns all lanes and works them off in turns of 500 tasks: 50 lanes a turn, or the one. Both are measured in
 the same round; only leasing and settling count, not the submission.

@@ -1,7 +1,7 @@
-"""What a shop's own pages teach: fields of its unmarked pages with learnt wrappers and without.
+"""Gain of learning from a shop's own pages: fields of its unmarked pages with learnt wrappers and without.
 
 Real pages: product pages of the shared data set, by site, of sites with four or more. Each page is left out in turn:
-the others teach, and it is read without its markup, whose sure values are the truth. Told for all sites and for the
+the others teach, and it is read without its markup, whose sure values are the truth. Reported for all sites and for the
 third that is held out. `harmed` counts values that were right without learning and are not with it.
 
 Simulated pages: a shop that marks up every third page, whose generic reading is wrong by design.
@@ -81,8 +81,8 @@ def by_site() -> dict[str, list[SitePage]]:
 
 
 def wrappers_of(known: list[tuple[Document, dict[str, Any]]]) -> tuple[PageWrapper, ...]:
-    """What the pages teach, as far as its score fulfils the rule. Sites of the set have too few pages for the rule's
-    support."""
+    """Return the paths that the pages teach and whose score fulfils the rule. Sites of the set have too few pages for
+    the rule's support."""
     learnt = learn_pages(known)
     for template in learnt:
         template.fields = [each for each in template.fields if each.score >= LEAST_SCORE["teach"]]

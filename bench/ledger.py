@@ -2,7 +2,7 @@
 
 One lane, 100 jobs, every feature on. One caller creates all jobs, then does all tasks, turn by turn; the peers do the
 same on the same server, each with a database of its own. Then the same where each task finds a record: ours is stored
-in the settlement, awa's by the handler. Told beside it: two callers, each of which goes on while the other waits for
+in the settlement, awa's by the handler. Also reported: two callers, each of which continues while the other waits for
 its commit. An engine is one caller; two are what the store itself can take.
 """
 
@@ -27,7 +27,7 @@ PEERS = {
     "awa": ("awa", 50_000, ()),
     "awa_records": ("awa", 50_000, ("records",)),
 }
-"""By the name of its figure: the peer, its tasks, its own arguments."""
+"""Maps the name of a figure to the peer, its tasks and its own arguments."""
 TARGETS = (
     Target("sqlite_per_s", at_least=30_000, quiet_only=True),
     Target("postgres_per_s", at_least=13_000, quiet_only=True),

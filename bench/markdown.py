@@ -1,4 +1,4 @@
-"""How well pages are read as Markdown: word F1 of the main text by kind of page, fidelity of the Markdown, and cost.
+"""Quality of Markdown: word F1 of the main text by kind of page, fidelity of the Markdown, and cost.
 
 The pages are `kinds` of the shared data set, with the main text that people have checked. The held-out third of their
 sites is scored apart: rules and model were made without it. trafilatura reads the same pages in the same run.

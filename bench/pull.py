@@ -43,9 +43,9 @@ class Pull:
 
     @property
     def starts(self) -> int:
-        """A burst that only appears in windows in which the sandbox itself stood still was not really sent.
+        """Return the most starts in a second. A burst in a window in which the sandbox itself stood still does not count.
 
-        Only with a whole undisturbed second to judge by: otherwise what was seen counts.
+        Such a burst was not really sent. Without a whole undisturbed second to judge by, every window counts.
         """
         judged = self.most_starts > RATE and self.most_undisturbed >= 0.9 * RATE
         return self.most_undisturbed if judged else self.most_starts

@@ -1,6 +1,6 @@
-"""What a recheck costs: 100 due records become tasks, among 10,000 records and among 1,000,000.
+"""Cost of a recheck: 100 due records become tasks, among 10,000 records and among 1,000,000.
 
-Every other record has a due time, too, which is still to come, so that the index of due times has an entry for each.
+Every other record also has a due time, which is still to come, so that the index of due times has an entry for each.
 Nothing is analysed after the fill. Both sizes are dispatched in turn. Rows are those that the store itself counts as
 written, in all tables: records, tasks, queue, job, lanes and log.
 """

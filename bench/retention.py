@@ -1,7 +1,7 @@
-"""What retention costs the engine: no-op tasks through a ledger while a large history is removed beside them.
+"""Cost of retention for the engine: no-op tasks through a ledger while a large history is removed.
 
-Each round fills one store and runs in it, several times each and in turn: with nothing beside, and with the pruner of
-the engine, with its own pages and rests, which finds far more to remove than it can. What it removed is told beside it.
+Each round fills one store and runs in it several times, in turn: alone, and with the pruner of the engine, with its own
+pages and rests, which finds far more to remove than it can. The number of removed rows is reported.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ def main(options: Options) -> None:
 
 
 async def measure(store: Store, tasks_each: int, *, pruning: bool) -> tuple[Timing, int]:
-    """How long the tasks took, and how many finished ones were removed meanwhile."""
+    """Return the duration of the tasks, and the number of finished ones that were removed meanwhile."""
     async with open_ledger(store, noop_catalog()) as ledger:
         session = await ledger.begin("pruner")
         before = await _rows(ledger)

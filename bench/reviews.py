@@ -1,7 +1,7 @@
 """Reviews (RV-12): accepting jobs, latency against the critical path, publishing to Kafka, memory with many jobs.
 
-Every row of the seed's performance table is a figure. Ratios of one run decide; the absolute figures are told beside
-them. Kafka is a real broker where `scripts/setup kafka` has fetched one, otherwise librdkafka's mock cluster.
+Every row of the specification's performance table is a figure. Ratios of one run decide; the absolute figures are
+reported. Kafka is a real broker where `scripts/setup kafka` has fetched one, otherwise librdkafka's mock cluster.
 """
 
 import contextlib

@@ -110,7 +110,7 @@ async def submit(store: Store) -> None:
 
 
 async def held(db: asyncpg.Connection, name: str) -> int:
-    """How many lanes the session of this name has."""
+    """Return the number of lanes of the session with this name."""
     count: int = await db.fetchval(
         "SELECT count(*) FROM lanes l JOIN sessions s ON s.id = l.owner WHERE s.name = $1", name
     )
@@ -118,7 +118,7 @@ async def held(db: asyncpg.Connection, name: str) -> int:
 
 
 async def until(count: Callable[[], Awaitable[int]], least: float, patience: float = 60.0) -> float:
-    """Seconds until there are so many; as long as it waited if that did not come to be."""
+    """Return the seconds until the session has this number of lanes; the whole wait if it never has."""
     began = time.monotonic()
     while (passed := time.monotonic() - began) < patience and await count() < least:
         await asyncio.sleep(0.1)

@@ -1,9 +1,9 @@
-"""A whole site by its links, beside Scrapy and Crawlee: pages per second, and how useful the first requests are.
+"""A whole site by its links, compared with Scrapy and Crawlee: pages per second, and how useful the first requests are.
 
 The site is a process of its own: articles, lists and a home page that link to each other, and between them a calendar,
-filters, session ids, copies for printing and for telephones, and redirects. No side gets a sitemap. `useful_share`: of
-the first requests, as many as there are useful pages, the share that asked for a useful page which had not been asked
-for before. All sides keep title, language, links and HTML; ours on disk with fsync, theirs in memory.
+filters, session ids, copies for printing and for telephones, and redirects. No side gets a sitemap. `useful_share`
+looks at the first N requests, where N is the number of useful pages, and is the share of them that requested a useful
+page for the first time. All sides keep title, language, links and HTML; ours on disk with fsync, theirs in memory.
 """
 
 import json

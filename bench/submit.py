@@ -1,8 +1,8 @@
 """Creating work: a places job of 100,000 tasks on SQLite, and one-task jobs through the API.
 
-The API runs under uvicorn in a process of its own, its 64 clients in another; beside it runs the same API without the
-store, loaded in turn, a slice of the jobs at a time: the speed of a shared machine changes within seconds. The share is
-what durability leaves of the route's speed.
+The API runs under uvicorn in a process of its own, its 64 clients in another. The same API without the store is loaded
+in turn, a slice of the jobs at a time, because the speed of a shared machine changes within seconds. The share is what
+durability leaves of the route's speed.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ def report(seconds: list[float], rates: dict[str, list[float]], tasks: int, mach
         if name != WITHOUT:
             figures |= {f"{name}_api_share": round(share, 3), f"{name}_api_per_s": round(statistics.median(each))}
     print_table(("what", "median", "share"), rows)
-    if "sqlite" in rates:  # the default store decides, as for the big job; PostgreSQL's share is told beside it
+    if "sqlite" in rates:  # the default store decides, as for the big job; PostgreSQL's share is also reported
         figures["api_share"] = figures.pop("sqlite_api_share")
     conclude("submit", figures, TARGETS, machine)
 

@@ -1,7 +1,7 @@
 """Builds the documentation as a site with search: `make docs`, into build/site. A broken link or anchor is an error.
 
-The pages lie in docs/ and beside it (README.md, CHANGELOG.md …). They are copied to build/pages with
-every file of the repository that they link to, at the same paths, so that links work on the site as in the repository.
+The pages are those of docs/ and of the root (README.md, CHANGELOG.md …). They are copied to build/pages with every file
+of the repository that they link to, at the same paths, so that links work on the site as in the repository.
 """
 
 import os

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 MOST = 5
-"""So many failures may be accidents. More than these have a cause that a second run would not remove."""
+"""Maximum number of failures that may be accidents. More than these have a cause that a second run would not remove."""
 SOME_TESTS_FAILED = 1
 """The exit code of pytest for this. Others stand for an interruption, a wrong option, or an error in pytest itself."""
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
-"""Where pytest keeps the names of the tests that failed; a test that passes later is removed from it."""
+"""The file in which pytest keeps the names of the tests that failed; a test that passes later is removed from it."""
 
 
 def main(options: Sequence[str]) -> int:

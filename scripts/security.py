@@ -69,7 +69,7 @@ MADE_FOR_TESTS = ("tests/support/tls/",)
 
 @dataclass
 class Row:
-    """What was seen of one security check."""
+    """The result of one security check."""
 
     tests: int = 0
     tried: int = 0
@@ -131,7 +131,7 @@ def dependencies() -> list[Dependency]:
 
 
 def _audit() -> dict[str, tuple[str, ...]]:
-    """Ask pip-audit, in an environment of its own. Returns nothing if it or its database cannot be reached."""
+    """Run pip-audit in an environment of its own. Returns nothing if it or its database cannot be reached."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"

@@ -1,4 +1,5 @@
-"""What users of Scrapy and Crawlee read on any shop's page: extruct for the markup, price-parser for the amounts."""
+"""The fields that users of Scrapy and Crawlee read on any shop's page: extruct for the markup, price-parser for the
+amounts."""
 
 # mypy: ignore-errors
 # (what it imports is installed in an environment of its own, not here)

@@ -2,7 +2,7 @@
 line. `shop`: the fields of a shop whose markup is known; `real`: those of any shop, with extruct and price-parser.
 
 64 requests at once, as its documentation shows for a known target; items are pushed to its dataset. `default` keeps
-queue and dataset in files, which is what survives a crash; `memory` keeps nothing.
+queue and dataset in files, which survive a crash; `memory` keeps nothing.
 """
 
 # mypy: ignore-errors

@@ -1,1 +1,2 @@
-"""What the benchmarks share: stores, the sandbox, peers, the state of the machine, the verdict. Measures nothing."""
+"""Code that the benchmarks share: stores, the sandbox, peers, the state of the machine, the verdict. Measures
+nothing."""

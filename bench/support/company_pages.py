@@ -28,7 +28,7 @@ def companies() -> Score:
 
 
 def asserted(expected: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
-    """Field of ours, what is expected, and how to tell."""
+    """Yield (our field, the expected value, the comparison) of each asserted field."""
     told = expected.get("entities_in_order")
     if told is not None:
         for ours, label, among in (

@@ -103,7 +103,7 @@ def addresses(base: str, pages: int) -> Iterator[str]:
 
 
 def _without_fsync() -> None:
-    """What durability costs is told by a run that does without."""
+    """Store without durability: the difference is the cost of durability."""
     durable = connection.connect
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:

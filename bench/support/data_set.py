@@ -21,7 +21,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an extractor read on a page."""
+    """The values that an extractor read on a page."""
 
     result: Mapping[str, Any]
     """Every field; one that was not found is None."""

@@ -1,9 +1,9 @@
 """Deliveries in a process of their own: `python -m bench.support.deliver_run REQUEST`.
 
-The request is a JSON object: a store, and either `hosts` (a reviews job through the whole engine, with or without
-sinks), `behind` (so many changes that a files sink has not passed), or `each` (so many that each of several sinks has
-not passed, with the brokers of a mock cluster of Kafka and the URLs of a PostgreSQL database and a ClickHouse server).
-The answer is one JSON line.
+The request is a JSON object: a store, and one of `hosts` (a reviews job through the whole engine, with or without
+sinks), `behind` (the number of changes that a files sink has not passed) and `each` (the number of changes that each of
+several sinks has not passed, with the brokers of a mock cluster of Kafka and the URLs of a PostgreSQL database and a
+ClickHouse server). The answer is one JSON line.
 """
 
 import json
@@ -38,7 +38,7 @@ EACH = (
     SinkRow("kafka-mock", "kafka", kinds=frozenset({"job"}), options={"topic": "bench"}),
     SinkRow("hooks", "webhook", kinds=frozenset({"job"}), options={"url": DEAD}),
 )
-"""Sinks whose speed is told. The webhook sink writes delivery tasks; sending them is the work of the engine. To a
+"""Sinks whose speed is reported. The webhook sink writes delivery tasks; sending them is the work of the engine. For a
 receiver that accepts none it writes two batches and leaves the rest in the log."""
 GROW = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
@@ -53,7 +53,7 @@ class DeliverRun:
     seconds: float
     """Until the job had ended, or everything was delivered."""
     caught_up: float
-    """Seconds that a files sink then took for the whole log; 0 if it was not asked for."""
+    """Seconds that a files sink then took for the whole log; 0 if that was not requested."""
     peak_mb: float
     per_s: dict[str, float] = field(default_factory=dict)
     """Changes per second, by sink."""
@@ -91,7 +91,7 @@ async def run(store: Store, request: dict[str, Any]) -> DeliverRun:
 
 
 async def _grow(app: App, count: int) -> None:
-    """A log of so many changes, as jobs leave them."""
+    """Write a log of this number of changes, as jobs leave them."""
     await app.database.write(GROW.replace("{filler}", "x" * 300), {"count": count})
     await app.database.write("UPDATE tail SET change = :count", {"count": count})
 

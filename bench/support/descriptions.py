@@ -1,4 +1,4 @@
-"""Whether the descriptions of job pages are clean: the advertisement, and nothing that stands around it."""
+"""Checks that the descriptions of job pages are clean: the advertisement, and nothing around it."""
 
 import re
 

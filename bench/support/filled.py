@@ -1,4 +1,4 @@
-"""Stores of any size, filled by one statement: what a benchmark measures among so many records."""
+"""Stores of any size, filled by one statement: a benchmark measures among this number of records."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Rows = Callable[[StoreKind], tuple[str, str]]
 def filled_store(
     stores: Stores, kind: StoreKind, pipeline: Pipeline, table: str, size: int, rows: Rows, *, analyse: bool = False
 ) -> Store:
-    """Return a new store of this pipeline with so many rows in a table, numbered from 1."""
+    """Return a new store of this pipeline with this number of rows in a table, numbered from 1."""
     started, store = time.perf_counter(), stores.new(kind)
     if store.url is None:
         create_sqlite(store.path, Catalog([pipeline]))

@@ -1,7 +1,7 @@
-"""The held-out third of the shared data set: sites whose pages are read to be scored and for nothing else.
+"""The held-out third of the shared data set: sites whose pages are scored and used for nothing else.
 
-A rule that is written by looking at a page fits that page. Whether it fits others is told by pages that were not
-looked at, so the bench prints what went wrong on the pages of the other two thirds only.
+A rule that was written while looking at a page fits that page. Pages that the authors have not looked at show whether
+it fits others, so the bench prints mistakes for the other two thirds only.
 """
 
 import hashlib
@@ -19,5 +19,5 @@ def site(page: str) -> str:
 
 
 def is_held_out(page: str) -> bool:
-    """Whether the page belongs to the held-out third. Decided by a hash of its site, so that it never changes."""
+    """Return whether the page belongs to the held-out third. A hash of its site decides, so that it never changes."""
     return hashlib.sha256(site(page).encode()).digest()[0] % 3 == 0

@@ -1,6 +1,6 @@
 """Labelled pairs of listings, made from real addresses: the same home in two spellings, and homes that only look alike.
 
-The thresholds were not tuned on what this makes. Cases are mixed evenly; the seed decides everything else.
+The thresholds were not tuned on these pairs. Cases are mixed evenly; the seed decides everything else.
 """
 
 import json
@@ -51,7 +51,7 @@ def _of_text(text: str) -> tuple[str, str, str] | None:
 
 
 def pairs(addresses: list[tuple[str, str, str]], number: int, seed: int) -> list[Pair]:
-    """So many pairs; the cases take turns."""
+    """Return this number of pairs; the cases take turns."""
     dice = random.Random(seed)
     cases = [(name, case, True) for name, case in SAME.items()] + [(name, case, False) for name, case in OTHER.items()]
     made: list[Pair] = []

@@ -31,7 +31,7 @@ def jobs() -> tuple[Score, Score]:
 
 
 def _is_list(expected: Any) -> bool:
-    """Whether several jobs are expected; one job in several places is one."""
+    """Return whether several jobs are expected; one job in several places is one."""
     told = expected if isinstance(expected, list) else expected.get("postings", [])
     return len({facts["title"] for facts in told}) > 1
 
@@ -60,7 +60,7 @@ def _lists(tree: Any) -> Iterator[list[Any]]:
 
 
 def asserted(facts: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
-    """Field of ours, what is expected, and how to tell."""
+    """Yield (our field, the expected value, the comparison) of each asserted field."""
     if "title" in facts:
         yield "job_title", facts["title"], same(facts["title"])
     if "organization" in facts:

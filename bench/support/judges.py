@@ -1,4 +1,4 @@
-"""How values of ours are compared with the expected ones of the shared data set."""
+"""Comparisons of our values with the expected ones of the shared data set."""
 
 import re
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def one_of(judge: Callable[[Any], Judge]) -> Callable[[list[Any]], Judge]:
 
 
 def pays(facts: dict[str, Any]) -> Judge:
-    """Whether a written salary has the amounts, the currency and the unit of time."""
+    """Return whether a written salary has the amounts, the currency and the unit of time."""
     signs = {"GBP": "£", "EUR": "€", "USD": "$"}
 
     def judge(value: str) -> bool:

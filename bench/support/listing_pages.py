@@ -28,7 +28,7 @@ def listings() -> Score:
 
 
 def asserted(facts: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
-    """Field of ours, what is expected, and how to tell."""
+    """Yield (our field, the expected value, the comparison) of each asserted field."""
     if "price" in facts and facts["price"] is None:
         yield "price", None, lambda value: value is None
     prices = [facts[name] for name in ("price", "rent_cold", "price_min", "rent_min") if facts.get(name)]

@@ -20,7 +20,7 @@ ROUTE = "/api/v1/places/jobs"
 
 
 class Load:
-    """How many requests are still to be sent, over all clients; a client that has its answer takes the next."""
+    """Requests that are still to be sent, over all clients; a client that has its answer takes the next."""
 
     def __init__(self, count: int) -> None:
         self.to_send = count

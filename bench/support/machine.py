@@ -1,6 +1,6 @@
-"""How quiet the machine is while a benchmark runs, measured, not assumed.
+"""Measures how quiet the machine is while a benchmark runs.
 
-A sample asks every core for work at the same time: on a quiet machine each gets all of its core, and the same amount of
+A sample gives every core work at the same time: on a quiet machine each gets all of its core, and the same amount of
 work takes the same CPU time before and after. Figures per second count only where that held.
 """
 
@@ -28,7 +28,7 @@ print(json.dumps([cpu / (time.perf_counter() - wall), loops / cpu]))
 @dataclass(frozen=True, slots=True)
 class Sample:
     share: float
-    """The least that a core gave to a process that wanted all of it."""
+    """Smallest share of a core that a busy process got."""
     speed: float
     """Work done per second of CPU time."""
     fsync_ms: float
@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass
 class Machine:
-    """Take a sample before, between and after the rounds; then ask whether the machine was quiet."""
+    """Samples taken before, between and after the rounds, which show whether the machine was quiet."""
 
     samples: list[Sample] = field(default_factory=list)
     load: float = field(default_factory=lambda: os.getloadavg()[0])

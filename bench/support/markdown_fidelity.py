@@ -1,9 +1,9 @@
-"""How faithfully Markdown shows the page's own tree: links, pictures, tables, code, lists, headings and quotes.
+"""Fidelity of Markdown to the page's own tree: links, pictures, tables, code, lists, headings and quotes.
 
-An element of the page counts if the Markdown has its text: choosing the main content is scored by words, and not once
-more here. It is right if a CommonMark parser finds the same thing in the Markdown: the heading with its level, the link
-with its resolved address, the row with its cells. The tree is read here by the parser's own selectors, independently of
-the converter.
+An element of the page counts if the Markdown has its text: the choice of the main content is scored by words, and not a
+second time here. It is right if a CommonMark parser finds the same thing in the Markdown: the heading with its level,
+the link with its resolved address, the row with its cells. The tree is read here by the parser's own selectors,
+independently of the converter.
 """
 
 import re
@@ -27,7 +27,7 @@ def plain(text: str) -> str:
 
 
 class Parsed:
-    """What a CommonMark parser (with tables) finds in a text."""
+    """The elements that a CommonMark parser (with tables) finds in a text."""
 
     def __init__(self, markdown: str) -> None:
         self.links: Counter[str] = Counter()

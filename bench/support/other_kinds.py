@@ -1,4 +1,4 @@
-"""Pages that were asked for as what they are not: each must be refused, whatever values it seems to have."""
+"""Pages that are requested as another kind than they are: each must be refused, whatever values it seems to have."""
 
 from bench.support.data_set import pages, read
 from bench.support.held_out import is_held_out

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What is installed together."""
+    """Packages that are installed together."""
 
     folder: str
     pinned: tuple[str, ...]

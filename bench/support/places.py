@@ -40,7 +40,7 @@ async def places_app(store: Store, upstream: Upstream | None = None, **settings:
 
 
 async def ended(app: App, tasks: int) -> None:
-    """Until the worker has settled so many tasks: their effects are committed then."""
+    """Wait until the worker has settled this number of tasks: their effects are committed then."""
     while sum(app.worker.stats.ended.values()) < tasks:
         await asyncio.sleep(LOOK_EVERY)
 

@@ -32,9 +32,9 @@ def api(store: Store, pipeline: str | None = None, *, with_store: bool = True) -
 
 
 def press_in_turn(stores: Stores, urls: Mapping[str, str], jobs: int, *request: str) -> dict[str, float]:
-    """Return the seconds that each API takes to create so many jobs. They are loaded in turn, a slice of the jobs at a
-    time: the speed of a shared machine changes within seconds. `request`: a path and a JSON body; without them, each
-    job is one of places, with one task."""
+    """Return the seconds that each API takes to create this number of jobs. They are loaded in turn, a slice of the
+    jobs at a time, because the speed of a shared machine changes within seconds. `request`: a path and a JSON body;
+    without them, each job is one of places, with one task."""
     taken = dict.fromkeys(urls, 0.0)
     for _ in range(SLICES):
         for name, url in urls.items():

@@ -33,7 +33,7 @@ def products() -> Score:
 
 
 def asserted(expected: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
-    """Field of ours, what is expected, and how to tell."""
+    """Yield (our field, the expected value, the comparison) of each asserted field."""
     facts = dict(expected)
     if "results" in facts:
         facts |= {name: value[0] for name, value in facts["results"][0].items() if isinstance(value, list) and value}
@@ -81,7 +81,7 @@ def near(expected: Any) -> Judge:
 
 @dataclass(slots=True)
 class Priced:
-    """How many price strings were read right."""
+    """Counts of price strings, and of those that were read right."""
 
     right: int = 0
     strings: int = 0
@@ -95,7 +95,7 @@ class Priced:
 
     @property
     def share_of_hard(self) -> float:
-        """Of the strings that their own source marks as expected failures."""
+        """Return the share right of the strings that their own source marks as expected failures."""
         return self.hard_right / max(1, self.hard)
 
 

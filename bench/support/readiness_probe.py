@@ -1,8 +1,8 @@
-"""Asks a service whether it is ready, 20 times a second: `python -m bench.support.readiness_probe URL`.
+"""Polls the readiness of a service 20 times a second: `python -m bench.support.readiness_probe URL`.
 
 Prints a line when it begins. When its input ends, it prints as one JSON line: the slowest answer, the 99th percentile,
-the number of answers, and those that were not "ready" with the last reason. It is a process of its own, so that what it
-waits for is the service and not its own loop.
+the number of answers, and those that were not "ready" with the last reason. It is a process of its own, so that it
+waits for the service and not for its own loop.
 """
 
 import json

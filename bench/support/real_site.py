@@ -13,7 +13,7 @@ from bench.support.kind_pages import KnownPage, known_pages
 from tests.support.origin import Answer, Origin, Seen, reply
 
 OF_KINDS = 4
-"""One of so many pages of `kinds`, beside all of `products-2021`."""
+"""One page in this number of pages of `kinds` is used, and all of `products-2021`."""
 
 
 def chosen(every: int = 1) -> Iterator[tuple[str, KnownPage]]:

@@ -1,4 +1,4 @@
-"""What the benchmark of reviews is made of: a simulated Google in a process of its own, and the app on a store."""
+"""Parts of the benchmark of reviews: a simulated Google in a process of its own, and the app on a store."""
 
 import asyncio
 import contextlib

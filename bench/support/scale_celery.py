@@ -44,7 +44,7 @@ def redis() -> Iterator[Redis]:
 
 
 async def run_places(stores: Stores, serper: Upstream, tasks: int, broker: Redis | None) -> Ran:
-    """Let two processes do a job of so many queries: plain workers, or the children of a Celery worker."""
+    """Let two processes do a job of this number of queries: plain workers, or the children of a Celery worker."""
     store = stores.new("postgres")
     url = None if broker is None else SecretStr(broker.url)
     try:
@@ -69,7 +69,7 @@ def plain_celery(broker: Redis, tasks: int) -> float:
 
 @contextlib.asynccontextmanager
 async def _dispatching(app: App) -> AsyncIterator[Dispatcher | None]:
-    """What `forager up --runner celery` does beside the API."""
+    """Do what `forager up --runner celery` does besides the API."""
     if app.settings.broker_url is None:
         yield None
         return

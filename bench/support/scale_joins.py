@@ -68,7 +68,7 @@ async def joining(stores: Stores, workers: int = WORKERS) -> list[Speed]:
 
 
 async def writing(stores: Stores, writers: int, tasks: int) -> float:
-    """Return the tasks with records per second that so many worker processes settle."""
+    """Return the tasks with records per second that this number of worker processes settles."""
     job = ScaleJob(family=WRITING, lanes=2 * WRITERS, tasks=tasks // (2 * WRITERS), records=RECORDS)
     async with _filled(stores, None) as store:
         with contextlib.ExitStack() as stack:
@@ -168,7 +168,7 @@ def _span(process: Process, start: float, end: float) -> float:
 
 
 async def _completed(db: asyncpg.Connection, least: int) -> tuple[int, float]:
-    """Wait until so many tasks are completed. Return their number, and when it was read."""
+    """Wait until this number of tasks is completed. Return their number, and when it was read."""
     while True:
         count: int = await db.fetchval("SELECT coalesce(sum(completed), 0)::bigint FROM jobs")
         if count >= least:

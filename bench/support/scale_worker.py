@@ -1,7 +1,7 @@
 """One worker in a process of its own: `python -m bench.support.scale_worker URL NAME CAPACITY`.
 
-What is measured is the lane of a task: a slow upstream with a few requests at a time, records as fast as they can be
-written, or a steady rate. Its line, four times a second, is the number of tasks that it has ended.
+The lane of a task decides what is measured: a slow upstream with a few requests at a time, records as fast as they can
+be written, or a steady rate. Four times a second it prints the number of tasks that it has ended.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class ScaleJob(BaseModel):
     """In each lane."""
     takes_ms: int = 0
     records: int = 0
-    """Of each task."""
+    """Records of each task."""
 
 
 def plan(job: ScaleJob) -> Iterator[Plan]:
@@ -74,7 +74,7 @@ async def look(task: Piece, fetch: Fetch) -> Outcome:
 
 
 async def answer(request: Request) -> Response:
-    """An upstream that takes as long as the path says, in milliseconds."""
+    """An upstream whose latency is in the path, in milliseconds."""
     if request.on_leave is not None:
         request.on_leave()
     takes = int(urlsplit(request.url).path[1:])

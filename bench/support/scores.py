@@ -1,4 +1,4 @@
-"""Counting what was read right, wrong and not at all, by page and field."""
+"""Counts the values that were read right, wrong and not at all, by page and field."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bench.support.held_out import is_held_out
 
 Judge = Callable[[Any], bool]
-"""Whether a value of ours is the right one."""
+"""Returns whether a value of ours is the right one."""
 Verdict = Literal["right", "wrong", "missing"]
 
 
@@ -24,7 +24,7 @@ class Answer:
     ours: str
     expected: str
     confidence: float | None = None
-    """How sure the extractor was of its value; None if it gave none."""
+    """Confidence of the extractor in its value; None if it gave none."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Score:
 
     answers: list[Answer] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
-    """Of each page."""
+    """Reading time of each page."""
 
     @property
     def right(self) -> int:
@@ -49,12 +49,12 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Of the asserted fields, the share that was read right."""
+        """Return the share of the asserted fields that was read right."""
         return self.right / max(1, len(self.answers))
 
     @property
     def precision(self) -> float:
-        """Of the values that were given for asserted fields, the share that is right."""
+        """Return the share of the values given for asserted fields that is right."""
         return self.right / max(1, self.right + self.wrong)
 
     @property

@@ -1,7 +1,7 @@
 """One worker in a process of its own, on many busy lanes: `python -m bench.support.share_worker URL NAME`.
 
-Its lanes have a rate of their own and no pause beside it. It writes a line with the number of tasks that it has ended,
-four times a second, until it is told to stop.
+Its lanes have a rate and no pause. Until it is stopped, it prints the number of tasks that it has ended, four times a
+second.
 """
 
 import asyncio

@@ -25,9 +25,9 @@ from tests.support.postgres import PostgresServer
 class Store:
     kind: StoreKind
     home: Path
-    """The data folder: of the embedded store, and of the app in any case."""
+    """The data folder of the app, and of the embedded store."""
     url: str | None = None
-    """Of the database, on PostgreSQL."""
+    """URL of the database, on PostgreSQL."""
 
     @property
     def path(self) -> Path:
@@ -101,7 +101,7 @@ async def open_ledger(store: Store, catalog: Catalog) -> AsyncIterator[Ledger]:
 
 
 async def vacuum(store: Store) -> None:
-    """What autovacuum does to an idle store, now instead of within a minute. It analyses nothing."""
+    """Vacuum an idle store now, as autovacuum would within a minute. Analyses nothing."""
     if store.url is not None:
         connection = await asyncpg.connect(store.url)
         try:

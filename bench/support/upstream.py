@@ -33,7 +33,7 @@ class Upstream:
 @contextlib.contextmanager
 def upstream(*, latency_ms: float, per_zip: int | None = None) -> Iterator[Upstream]:
     """No fault, and no limit enforced: requests above the limit would be counted, not refused. Every page is full,
-    unless a ZIP has only so many places."""
+    unless a ZIP has only this number of places."""
     found = ["--full"] if per_zip is None else ["--config", json.dumps({"density": [[1.0, per_zip, per_zip]]})]
     command = [sys.executable, "-m", "forager.sandbox", *found, "--rate-limit", "0", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""How a benchmark ends: a table of its figures against its targets, then one JSON object as the last line.
+"""Ends a benchmark: prints a table of its figures against its targets, then one JSON object as the last line.
 
 A target per second or in seconds decides only on a quiet machine; ratios, shares, CPU time and memory always decide.
 """
@@ -17,7 +17,7 @@ class Target:
     at_least: float | None = None
     at_most: float | None = None
     quiet_only: bool = False
-    """A figure of speed: on a busy machine it says more about the machine than about us."""
+    """A figure of speed: on a busy machine it describes the machine more than Forager."""
 
     def held_by(self, figure: float | None) -> bool:
         if figure is None:

@@ -1,4 +1,5 @@
-"""A worker of a benchmark in a process of its own: it tells how many tasks it has ended, until it is stopped."""
+"""A worker of a benchmark in a process of its own: it prints the number of tasks that it has ended, until it is
+stopped."""
 
 import asyncio
 import contextlib

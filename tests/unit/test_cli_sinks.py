@@ -42,7 +42,7 @@ def test_a_replay_prints_the_number_of_repeated_changes(forager: Forager) -> Non
 
 @pytest.mark.usefixtures("store")
 def test_refused_changes_are_listed_retried_and_discarded_one_or_all(forager: Forager) -> None:
-    assert "webhook has refused nothing" in forager("sinks", "refused", "webhook").err
+    assert "webhook has no refused changes" in forager("sinks", "refused", "webhook").err
     assert forager("sinks", "refused", "webhook", "--json").data == []
     assert "0 changes will be delivered again." in forager("sinks", "retry", "webhook").out
     assert forager("sinks", "retry", "webhook", "7").code == 4

@@ -1,7 +1,7 @@
 """Live data for the dashboard: one event stream per browser tab with the topics that its page follows.
 
 Topics are `overview`, `changes` (their last number), and `job:<id>`. Each is computed once a second for all readers
-together, only while somebody reads, and sent when it has changed.
+together, only while there are readers, and sent when it has changed.
 """
 
 import asyncio

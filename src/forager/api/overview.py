@@ -1,6 +1,6 @@
 """The first page of the dashboard in one answer: running jobs, problems, and recent changes.
 
-It is computed at most once a second, whoever reads it, and from figures that health and metrics read anyway.
+It is computed at most once a second for all readers together, from figures that health and metrics read anyway.
 """
 
 import asyncio
@@ -302,7 +302,7 @@ class _Slow:
     concerns: list[Attention]
     fresh: dict[str, datetime]
     reasons: list[DeadReason]
-    """Why tasks have failed for good, the commonest first."""
+    """Reasons of permanently failed tasks, the most frequent first."""
 
 
 async def _asked(app: App, part: Ref | None) -> Any:

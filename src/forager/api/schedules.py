@@ -156,7 +156,7 @@ def _add_moving(router: Router, app: App) -> None:
 
     @router.post("/{name}/resume", summary="Resume a schedule", **_ONE)
     async def resume_schedule(request: Request, name: ScheduleName) -> Response:
-        """Firings that were missed while it was paused are not made up."""
+        """Runs that were missed while it was paused are not caught up."""
         await app.resume_schedule(name)
         return answer(request, await _report(app, await app.schedule(name)))
 

@@ -317,8 +317,8 @@ async def check_blob_storage(database: Database, storage: Storage, where: str) -
     """Raise `StoreMisplaced`, with the remedy, unless this S3 address has the pages of this ledger and of no other.
     The first address becomes the ledger's.
 
-    The ledger notes the address first. So one that two ledgers are given belongs to the first, and a crash between the
-    two notes is made up for by the next start.
+    The ledger notes the address first. So an address that two ledgers are given belongs to the first, and after a crash
+    between the two notes the next start writes the second one.
     """
     table = BlobFolderTable(database)
     wanted = await table.get() or await table.claim(new_storage_id(where))

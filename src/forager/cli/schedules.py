@@ -173,7 +173,7 @@ def pause(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Resume a schedule. Firings that it missed are not made up."""
+    """Resume a schedule. Missed runs are not caught up."""
     _act(context, name, "resume", "Resumed.", as_json=as_json)
 
 

@@ -204,7 +204,7 @@ def refused(
         render.show_json(changes)
         return
     if not changes:
-        render.notes().print(f"{sink} has refused nothing.", markup=False)
+        render.notes().print(f"{sink} has no refused changes.", markup=False)
         return
     console = render.out()
     for each in changes:

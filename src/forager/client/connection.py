@@ -182,7 +182,7 @@ class ApiConnection:
                     lines = []
 
     async def work(self) -> None:
-        """Make sure that somebody works on the jobs: run an engine here if this process has opened the store."""
+        """Make sure that jobs are worked on: run an engine here if this process has opened the store."""
         await self.open()
         async with self._opening:
             if self._engine is not None and not self._engine_runs:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RestingStore:
-    """The part of `Database` that queries of reports use, over a file that nobody writes."""
+    """The part of `Database` that queries of reports use, over a file that no process writes."""
 
     dialect: Dialect = "sqlite"
 

@@ -116,7 +116,7 @@ _WITH_LIMIT: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "literal_error": lambda limit: f"choose from {limit['expected']}",
     "enum": lambda limit: f"choose from {limit['expected']}",
     "union_tag_invalid": lambda limit: f"unknown {_bare(limit)} {limit['tag']!r}; choose from {limit['expected_tags']}",
-    "union_tag_not_found": lambda limit: f"needs {_bare(limit)!r}, which says what kind it is",
+    "union_tag_not_found": lambda limit: f"needs {_bare(limit)!r}, which names its kind",
 }
 _OURS = ("value_error", "assertion_error")
 

@@ -207,7 +207,7 @@ class Step:
     when_late: WhenLate = "retry"
     """A task that exceeds its time-out is retried like after any transient failure, or fails."""
     patience: float | None = None
-    """Seconds that a task may wait in vain without burning an attempt before it fails. None: the worker's default."""
+    """Seconds that a task may wait without burning an attempt before it fails. None: the worker's default."""
     one_open: bool = False
     """At most one task per key is open at a time, over all jobs: a further one is skipped at once with the reason
     `joined`, and names the first."""

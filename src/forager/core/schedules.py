@@ -58,7 +58,7 @@ class Schedules(Protocol):
         ...
 
     async def pause(self, name: str, *, paused: bool, next_at: int | None = None) -> None:
-        """Pause a schedule, or resume it at the next moment; missed firings are not made up. Raises `NotFound`."""
+        """Pause a schedule, or resume it with its next run; missed runs are not caught up. Raises `NotFound`."""
         ...
 
     async def fired(

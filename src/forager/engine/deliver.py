@@ -206,8 +206,8 @@ class SinkDelivery:
                 await asyncio.wait({opening}, timeout=CLOSED_WITHIN)
 
     async def _open(self) -> None:
-        """Let the sink connect before its first change. This runs beside the loop: looking at the log, and whoever
-        waits for that, must not wait for a system that does not answer."""
+        """Let the sink connect before its first change. This is a task of its own, because reading the log must not
+        wait for a system that does not answer."""
         try:
             if (connect := getattr(self.sink, "open", None)) is not None:
                 await connect()

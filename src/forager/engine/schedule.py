@@ -1,7 +1,7 @@
 """Fires schedules: creates jobs repeatedly, by cron expression (in its time zone) or interval. Time is injected.
 
-Firings that were missed while nothing ran are made up by a single one. The job of each firing has its own idempotency
-key, so that two schedulers, or a crash between creating and recording, still create one job.
+If several runs were missed while Forager was not running, one job is created for all of them. Each run has its own
+idempotency key, so that two schedulers, or a crash between creating and recording, still create one job.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

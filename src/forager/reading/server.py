@@ -1,4 +1,4 @@
-"""Starts readers: a process of its own (`python -m forager.reading.server`), forked anew for each reader.
+"""Starts readers: a process of its own (`python -m forager.reading.server`), which forks each of them.
 
 A fork of this process costs milliseconds and shares the memory of all modules that it has loaded, where a new
 interpreter would load them for half a second each. Forking the main process is no choice: it has threads, connections

@@ -29,7 +29,7 @@ class Outage(StrEnum):
     RESET = "reset"
     """Accepted, then the connection ends without a byte."""
     REFUSED = "refused"
-    """Nobody listens. Of the whole site only."""
+    """The port is closed. For the whole site only."""
 
 
 @dataclass(slots=True)
@@ -192,4 +192,4 @@ def _padding(size: int) -> Iterator[bytes]:
 
 
 def _nothing() -> None:
-    """Nobody waits for the end of a long answer."""
+    """Do nothing at the end of a long answer: no test waits for it."""

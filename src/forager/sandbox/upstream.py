@@ -147,7 +147,7 @@ class Upstream(ABC, Generic[K]):
         """Decide one call: fill in its request, draw its fault with `fault_of`, return the reply."""
 
     def prepare(self) -> None:
-        """Make the state anew that calls have changed: balances, windows, runs."""
+        """Reset the state that calls have changed: balances, windows, runs."""
 
     def admin_routes(self) -> Mapping[str, AdminRoute]:
         """Further routes under `POST /_sandbox/`; each takes the decoded body and returns what is answered."""

@@ -256,7 +256,7 @@ class PortListener(ABC):
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Nobody listens any more, and every connection ends."""
+        """Close the port and every connection."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -204,7 +204,7 @@ async def test_an_estimate_names_the_price_and_spends_nothing(simple_model: tupl
     assert 0 < Decimal(one["expected_usd"]) < Decimal(one["worst_usd"]) < Decimal("0.05")
     assert Decimal(ten["worst_usd"]) == 10 * Decimal(one["worst_usd"])
     assert Decimal((await estimate(service, 10, max_usd="0.03"))["worst_usd"]) == Decimal("0.03")
-    assert "nothing will be asked" in (await estimate(service, max_usd="0.000001"))["warning"]
+    assert "no question is sent" in (await estimate(service, max_usd="0.000001"))["warning"]
     assert model.log == []
 
 

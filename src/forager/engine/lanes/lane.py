@@ -4,7 +4,7 @@ pace.
 All politeness is enforced here and nowhere else. `state()` contains what must survive a restart or a change of owner.
 
 Requests leave first in, first out: in the order in which their tasks were leased. The limiter plans moments, and a
-moment belongs to no task: whoever is first in the line takes the earliest. Otherwise a task that needs a second moment
+moment belongs to no task: the first task in the line takes the earliest. Otherwise a task that needs a second moment
 (for a robots.txt) or that the limiter puts off would fall behind all others. A task for which the line is too long goes
 back to the queue as ready, not as due later: there it keeps its turn before those that come after it.
 """

@@ -258,7 +258,7 @@ async def _is_spared(db: Db, s: Settlement) -> bool:
 
 
 async def _wait_or_give_up(db: Db, back: Sequence[Settlement], now: int) -> list[NewWait]:
-    """Fail tasks that have waited in vain for long enough; return what to store about the others."""
+    """Fail tasks whose patience is used up; return what to store about the others."""
     vain = in_vain(back)
     if not vain:
         return []

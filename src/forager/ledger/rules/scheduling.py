@@ -161,7 +161,7 @@ def promoted_pages(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
         left -= each
 
 
-# Decides when a task that waits in vain fails. It applies only to waits that burn no attempt.
+# Patience: decides when a task that only waits fails. It applies to waits that burn no attempt.
 #
 # Only the waits themselves count, not the calendar: a night outside the allowed hours, a spent cap, a paused job or a
 # stopped process between two waits count for almost nothing.
@@ -210,8 +210,8 @@ def _waited(s: Settlement, waited: int | None, until: int | None, now: int) -> i
 
 def _last_words(s: Settlement, waited: int) -> str:
     error = f"{(s.error or 'It had to wait').rstrip('. ')}."
-    spent = f"after {_duration(waited)} of waiting in vain" if waited >= 1000 else "because it had to wait too long"
-    return f"{error} Given up {spent}; retry it when the cause is mended: forager jobs retry, or forager dead retry."
+    spent = f"after {_duration(waited)} of waiting" if waited >= 1000 else "because it would have to wait too long"
+    return f"{error} Given up {spent}; retry it when the cause is removed: forager jobs retry, or forager dead retry."
 
 
 def _duration(milliseconds: int) -> str:

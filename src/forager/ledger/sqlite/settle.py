@@ -159,8 +159,8 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
-    """Fail tasks that have waited in vain for long enough, and store how long the others have. Tasks of a cancelled job
-    do not wait any more."""
+    """Fail tasks whose patience is used up, and store how long the others have waited. Tasks of a cancelled job do not
+    wait any more."""
     vain = [s for s in in_vain(back) if db.execute(_JOB, (s.lease.job_id,)).fetchone()[0] != CANCELLED]
     if not vain:
         return []

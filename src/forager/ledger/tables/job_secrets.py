@@ -1,4 +1,4 @@
-"""The secrets of jobs, on either database: opened for the moment of sending, sealed anew when keys change.
+"""The secrets of jobs, on either database: opened for the moment of sending, sealed again when keys change.
 
 The ledger writes them with the job and deletes them with its end; nothing here outlives a job.
 """
@@ -34,7 +34,7 @@ class JobSecretTable:
         return Secret(self._seal.unseal(rows[0]["sealed"], _about(rows[0]))) if rows else None
 
     async def reseal_job(self, job: UUID, written: Mapping[str, str]) -> None:
-        """Seal a job's secrets anew if the keys have changed while `written`, the sealed texts, were being stored.
+        """Seal a job's secrets again if the keys have changed while `written`, the sealed texts, were being stored.
 
         A rotation that begins after this look finds the row by itself, because the row is committed.
         """

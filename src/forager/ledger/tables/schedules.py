@@ -53,7 +53,7 @@ class ScheduleTable:
         )
 
     async def pause(self, name: str, *, paused: bool, next_at: int | None = None) -> None:
-        """Pause, or resume with the next moment: what was missed while paused is not made up for."""
+        """Pause, or resume with the next run: runs that were missed while paused are not caught up."""
         rows = await self._database.write(
             "UPDATE schedules SET paused = :paused, next_at = coalesce(:next_at, next_at)"
             " WHERE name = :name RETURNING name",

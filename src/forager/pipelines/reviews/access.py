@@ -159,7 +159,7 @@ class GoogleLogins:
         except Transient:
             raise
         except ForagerError as error:
-            raise Transient(f"Google's token endpoint cannot be asked: {error.message}") from None
+            raise Transient(f"Google's token endpoint does not answer: {error.message}") from None
         body = _object(response)
         if response.status == 200 and body.get("access_token"):
             return body

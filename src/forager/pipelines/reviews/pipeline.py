@@ -64,7 +64,7 @@ class ReviewsJob(BaseModel):
 NAME = "reviews"
 RETRY = Retry(delays=(0.1, 0.2, 0.4))
 PATIENCE = 3_600.0
-"""Seconds for which a task waits in vain for quota before it fails."""
+"""Seconds that a task waits for quota before it fails."""
 MOST_WAITING_JOBS = 10_000
 ACCESS_TOKEN = JobSecret(
     TOKEN,

@@ -80,7 +80,7 @@ def _warning(budget: Decimal | None, model: LanguageModel | None, expected: Deci
     if budget < usd(model.worst_page):
         return (
             f"The budget of ${budget} is below ${usd(model.worst_page)}, which is reserved for one page:"
-            " nothing will be asked. Raise it, or lower FORAGER_LLM_PAGE_BYTES."
+            " no question is sent. Raise it, or lower FORAGER_LLM_PAGE_BYTES."
         )
     if budget < expected:
         return f"The budget of ${budget} is below the estimate of ${expected}: pages that it does not pay for fail."

@@ -35,8 +35,7 @@ RETRY = Retry(2, first=2.0, cap=10.0)
 
 
 PATIENCE = 300.0
-"""Seconds that a page waits in vain (no proxy, no browser, too many requests) before it fails, because a caller
-waits."""
+"""Seconds that a page may wait (no proxy, no browser, too many requests) before it fails: a caller is waiting."""
 
 
 def plan(job: ScrapeJob) -> Iterator[Plan]:
