@@ -4,10 +4,11 @@
 BIN     := .venv/bin
 RUNTIME := .venv/.runtime-ready
 DEV     := .venv/.dev-ready
-WORKERS ?= 4
+WORKERS ?= 6
 NAME    ?=
 HOURS   ?= 3
 ARGS    ?=
+# Three test processes for each of two processors: half of the tests start processes and wait for them most of the time.
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their
 # order, mixed by tests/support/scheduling.py. Files with few tests are the long ones, and sorted to the end they would
 # keep one process busy.

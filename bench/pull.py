@@ -43,7 +43,7 @@ class Pull:
 
     @property
     def starts(self) -> int:
-        """Return the most starts in a second. A burst in a window in which the sandbox itself stood still does not count.
+        """Return the most starts in a second, without bursts in windows in which the sandbox itself stood still.
 
         Such a burst was not really sent. Without a whole undisturbed second to judge by, every window counts.
         """

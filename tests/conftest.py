@@ -40,6 +40,9 @@ settings.register_profile(
 settings.load_profile("default")
 
 use_memory()
+# Programs that a shell starts in the background ignore Ctrl-C, and so would all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Collecting makes a great deal that stays: looking through it for garbage took two thirds of the time.
 gc.set_threshold(50_000, 20, 20)
 
@@ -62,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 TIMEOUT_AGAIN = 20.0
-"""Seconds after which a test that its timeout did not end is interrupted again."""
+"""Seconds after which a test is interrupted again, if its timeout did not end it."""
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)

@@ -30,7 +30,7 @@ def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine
     return Machine(tmp_path, tmp_path_factory.getbasetemp() / "bytecode")
 
 
-@pytest.mark.parametrize("pages", [2_000, pytest.param(5_000, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("pages", [1_000, pytest.param(5_000, marks=pytest.mark.chaos)])
 async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_twice__PR_2(
     machine: Machine, pages: int
 ) -> None:

@@ -121,7 +121,7 @@ async def _mirrored(app: App, folder: Path, job: UUID) -> None:
 
 
 def _places(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A place that several ZIPs show belongs to the first that was answered: which one is a matter of time."""
+    """A place that several ZIPs show belongs to the ZIP that was answered first, which depends on timing."""
     seen = {row["place_uid"] for row in rows if "place_uid" in row}
     return [{"place_uid": uid} for uid in sorted(seen)] if seen else list(rows)
 

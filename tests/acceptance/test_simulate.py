@@ -54,21 +54,16 @@ def test_fifty_seeds_have_no_findings_and_all_kinds_of_faults_fired__R20(made: F
     assert lives > 2 * SEEDS
 
 
-def test_a_seed_has_the_same_trace_in_processes_that_hash_differently__R20() -> None:
-    first, second = (_trace("3", hash_seed) for hash_seed in ("1", "2"))
-    assert len(first) > 20
-    assert first == second
-    assert _trace("4", "1") != first
-
-
-def _trace(seed: str, hash_seed: str) -> list[str]:
-    """The lines of a seed, simulated by a process of its own; but the one with the time that it took."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-m", "tests.simulate", "--seed", seed]
+def test_a_seed_has_the_same_trace_in_processes_that_hash_differently__R20(made: Forks) -> None:
+    here = made.one(draw(3))
+    other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    command = [sys.executable, "-m", "tests.simulate", "--seed", "3"]
+    environment = {**os.environ, "PYTHONHASHSEED": other}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
-    lines = ran.stdout.splitlines()
-    assert lines[-1].startswith("trace hash ")
-    return [line for line in lines if "simulated seconds in" not in line]
+    assert len(here.lines) > 20
+    assert "\n".join(here.lines) in ran.stdout
+    assert ran.stdout.splitlines()[-1] == f"trace hash {here.digest}"
+    assert made.one(draw(4)).digest != here.digest
 
 
 def test_each_broken_build_is_caught_within_200_seeds__R20(made: Forks) -> None:

@@ -1,7 +1,7 @@
 """The wheel, installed into an empty environment as `pip install forager-data` would do it, without any extra.
 
-The processes here know nothing of the checkout: no PYTHONPATH, an empty HOME, a folder of their own. What works in the
-checkout only because a file lies beside the code fails here.
+The processes have no access to the checkout: no PYTHONPATH, an empty HOME, a folder of their own. Code that works in
+the checkout only because of a file next to it fails here.
 """
 
 import csv

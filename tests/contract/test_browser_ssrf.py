@@ -1,6 +1,6 @@
-"""A real Chromium reaches nothing but what the guard permits: by navigation, redirect, subresource, WebSocket, worker.
+"""A real Chromium reaches only what the guard permits: by navigation, redirect, subresource, WebSocket, worker.
 
-One page asks for hundreds of forbidden URLs in one way; a canary listens where they would land, by TCP and UDP.
+One page requests hundreds of forbidden URLs in one way; a canary listens where they would land, by TCP and UDP.
 """
 
 import socket

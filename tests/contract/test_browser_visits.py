@@ -274,7 +274,7 @@ async def test_a_redirect_to_a_private_address_is_refused__S1(fetch: BrowserFetc
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "control"])
 async def test_no_datagram_leaves_a_browser__S1(site: Site, guarded: bool) -> None:
-    """WebRTC and QUIC would pass by every proxy. The canary is asked by STUN and by WebTransport."""
+    """WebRTC and QUIC would bypass every proxy. The canary receives STUN and WebTransport."""
     launcher = ChromiumLauncher(flags=FLAGS if guarded else [flag for flag in FLAGS if "webrtc" not in flag])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as canary:
         canary.bind(("127.0.0.1", 0))

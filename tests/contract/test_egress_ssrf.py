@@ -161,7 +161,7 @@ async def test_public_controls_pass_and_are_dialled__S1(fetchers: Fetchers) -> N
 
 
 async def test_an_address_is_checked_again_at_the_moment_of_connecting__S1(canary: Origin) -> None:
-    """The client library asks no resolver for an address: the socket is where the last check must sit."""
+    """The client library does not resolve an address: the last check must be in the socket."""
     connector = guarded_connector(EgressGuard(), limit=1, dialer=open_socket)
     async with aiohttp.ClientSession(connector=connector) as session:
         with pytest.raises(aiohttp.ClientConnectorError) as caught:

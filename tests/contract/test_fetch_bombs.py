@@ -30,15 +30,15 @@ TICK = 0.002
 class Meter:
     """`async with Meter() as meter:`; then `meter.stall` in seconds and `meter.rise` in bytes.
 
-    What other programs took of the processor is not the loop's stall. So it counts the time that this process computed,
-    or, if that is more, the time that a thread beside the loop was not late, too: then the loop was blocked in a call.
+    CPU time that other programs took is no stall of the loop. So it counts the time that this process computed or, if
+    that is more, the time in which a second thread was not late: then the loop was blocked in a call.
     """
 
     async def __aenter__(self) -> "Meter":
         gc.collect()
         self.stall = 0.0
         self._late = 0.0
-        """Seconds by which the thread was late so far, all together."""
+        """Total seconds by which the thread was late."""
         self._is_over = threading.Event()
         threading.Thread(target=self._tick, daemon=True).start()
         self._process = psutil.Process()

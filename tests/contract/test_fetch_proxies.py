@@ -100,7 +100,7 @@ async def test_a_tunnel_is_kept_for_the_next_request(protocol: ProxyProtocol) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_certificate_must_be_the_sites_own(protocol: ProxyProtocol) -> None:
-    """The proxy is told an address; TLS goes by the name. On uvloop, as in real life: see `sessions._secured`."""
+    """The proxy gets an address; TLS uses the name. On uvloop, as in production: see `sessions._secured`."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(a_wrong_certificate(protocol))
         runner.run(a_page_of_a_site_with_tls(protocol))
@@ -277,7 +277,7 @@ async def test_no_forbidden_redirect_is_sent_to_a_proxy__S1(protocol: ProxyProto
 
 
 async def test_an_address_is_checked_again_before_it_is_sent_to_a_proxy__S1() -> None:
-    """The client library asks no resolver for an address: the connector is where the last check must sit."""
+    """The client library does not resolve an address: the last check must be in the connector."""
     async with LittleProxy("socks5") as proxy:
         way = Way(EgressGuard([proxy.address]), open_socket)
         async with aiohttp.ClientSession(connector=ProxyConnector(proxy.endpoint(), way, limit=1)) as session:
@@ -311,7 +311,7 @@ async def test_no_forbidden_address_is_dialled_as_a_proxy__S1() -> None:
 
 
 async def test_public_controls_pass_through_a_proxy__S1() -> None:
-    """The guard allowed them: the proxy was asked for each, by a public address or its URL."""
+    """The guard allowed them: the proxy was used for each, by a public address or its URL."""
 
     async def resolver(host: str, port: int) -> Sequence[str]:
         return [PUBLIC]

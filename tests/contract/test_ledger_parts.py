@@ -1,4 +1,5 @@
-"""Jobs that are sent in parts: whole or not at all, each task once, however often a part comes."""
+"""Jobs that are sent in parts: stored completely or not at all, each task once, no matter how often a part is
+repeated."""
 
 import pytest
 

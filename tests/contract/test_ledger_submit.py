@@ -1,4 +1,4 @@
-"""Submitting: whole or not at all, once per Idempotency-Key, big jobs in chunks that cannot be leased early."""
+"""Submitting: completely or not at all, once per Idempotency-Key, big jobs in chunks that cannot be leased early."""
 
 import asyncio
 from collections.abc import Iterator
@@ -149,7 +149,7 @@ async def test_a_repeat_of_a_big_job_that_is_being_written_gets_its_whole_size__
 
 
 async def test_a_key_planned_twice_far_apart_delays_no_other_task(rig: Rig, worker: Worker) -> None:
-    """The repeated task is the first one; what comes after it comes after that."""
+    """The repeated task is the first one; its followers come after that one."""
     plans = [*calls(BIG), Plan(Call(name="t0")), Plan(Call(name="last"), after="t0")]
     submitted = await rig.submit(plans)
     assert submitted.total == BIG + 1

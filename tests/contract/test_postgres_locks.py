@@ -32,7 +32,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 async def deadlocks(url: str) -> int:
-    """As the server counts them; connections tell theirs when they end, so wait until all have."""
+    """Return the server's counts. Connections report theirs when they end, so wait until all have."""
     admin = await asyncpg.connect(url)
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     try:
@@ -98,7 +98,7 @@ async def _do(rig: Rig, verb: str, job: Any) -> None:
 
 
 async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[str]) -> int:
-    """Do something to whatever job there is; one in the wrong state says so, and that is all right."""
+    """Do something to any job; an error for one in the wrong state is expected."""
     meddled = 0
     for _ in range(MEDDLINGS):
         verb = chance.choice(verbs)

@@ -18,7 +18,7 @@ SEED = 8
 
 
 async def _hold_on(ledger: Ledger, session: Session, done: list[Settlement], wants: list[Want]) -> list[Lease]:
-    """A turn that is tried again until the database is back; what a lost answer gave is asked for."""
+    """Repeat a turn until the database is back. The result of a lost answer is read afterwards."""
     lost = False
     while True:
         try:

@@ -42,7 +42,7 @@ class Disk:
         self._names = {root}
         """Paths whose names are on disk."""
         self.appeared: dict[Path, dict[Path, bytes]] = {}
-        """By manifest: what was on disk when it got its name, each time that it did the last."""
+        """Maps each manifest to what was on disk when the file got its name, the last time that it did."""
 
     def synced(self, handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()

@@ -245,7 +245,7 @@ async def test_a_busy_reader_ends_when_its_parent_dies() -> None:
 
 
 class Offloading:
-    """What a step is given."""
+    """The `fetch` of a step."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -67,7 +67,7 @@ def test_since_as_of_and_filters_choose(filled: tuple[Path, list[str], list[Any]
     assert len(list(forager.read("sightings", since=now - timedelta(hours=1), settings={"home": home}))) >= len(keys)
 
 
-def test_what_cannot_be_read_is_refused_with_what_to_do(filled: tuple[Path, list[str], list[Any]]) -> None:
+def test_an_unreadable_request_is_refused_with_its_remedy(filled: tuple[Path, list[str], list[Any]]) -> None:
     home, _, _ = filled
     with pytest.raises(Rejected, match="choose from"):
         list(forager.read("pets", settings={"home": home}))

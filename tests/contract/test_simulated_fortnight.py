@@ -105,7 +105,7 @@ class World:
 
 
 class Log:
-    """A sink that keeps what it is given."""
+    """A sink that keeps the numbers of its changes."""
 
     name = "log"
     kinds = None

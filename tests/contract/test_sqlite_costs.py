@@ -67,7 +67,7 @@ async def test_a_sweep_costs_the_same_however_many_lanes_are_idle(rig: Rig) -> N
 
 
 async def test_tasks_are_added_at_the_same_cost_however_many_the_job_has(rig: Rig) -> None:
-    """For tasks of a kind with one open task per key, which are compared with those that there are."""
+    """Statements for kinds with one open task per key, whose tasks are compared with the open ones."""
     job = NewJob("rig", {"name": "standing"}, idempotency_key="standing", standing=True)
 
     def more(first: int, count: int) -> Awaitable[object]:

@@ -19,7 +19,7 @@ NIGHTLY = Schedule("nightly", "rig", {"name": "night"}, cron="30 2 * * *")
 
 
 def clock_of(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    """The ledger's own where it was given one; PostgreSQL tells the time itself, so that its word is replaced here."""
+    """The ledger's own clock if it has one; PostgreSQL has its own time, so that its answer is replaced here."""
     if rig.clock is not None:
         return rig.clock
     clock = HandClock()

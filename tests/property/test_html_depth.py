@@ -11,7 +11,7 @@ from forager.extract.html.limits import _TOKEN, MOST_DEPTH, MOST_REOPENED, Depth
 
 MANY = 1_200
 PER_LEVEL = 6
-"""An element that is counted may hold a few that are not: a table a body, a row, a cell and a paragraph."""
+"""A counted element may contain a few that are not counted: a table a body, a row, a cell and a paragraph."""
 ROOM = 50
 NAMES = (
     "a b i font nobr span div p li dd dt ul ol dl table tr td th tbody caption select option optgroup button form h1 "

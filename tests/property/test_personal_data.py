@@ -1,4 +1,5 @@
-"""Property 39 of the scrape seed, its other half: what a page says about people is in its result and nowhere else."""
+"""Property 39 of the scrape specification, its other half: facts about people on a page are in its result and nowhere
+else."""
 
 import asyncio
 import io

@@ -209,7 +209,7 @@ class Unsteady:
 
 
 async def counted_exactly(table: ProxyTable, clock: HandClock, acts: list[tuple[int, int, str, int]]) -> None:
-    """Two processes share three proxies; what both did is what the table says."""
+    """Two processes share three proxies; the table has the sum of what both did."""
     for n in range(3):
         await table.add(endpoint(n, secret=False), source="operator")
     store: Any = Unsteady(table)

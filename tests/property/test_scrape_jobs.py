@@ -72,7 +72,7 @@ outcomes = st.one_of(
 
 
 async def _run_batch(held: Held, count: int, ends: Sequence[TaskState]) -> tuple[str, list[Lease]]:
-    """A batch of which the first tasks have ended as said; those after them are leased where there is a None."""
+    """A batch whose first tasks have ended in these states; the tasks after them are leased where the state is None."""
     host = new_host()
     job = await held.service.batch(
         [{"target_type": min(TYPES), "target_url": f"https://{host}/{n}", "workspace_id": "acme"} for n in range(count)]

@@ -1,4 +1,5 @@
-"""Properties 40 to 43 of the scrape seed: what a webhook says, to whom, and that every end has one."""
+"""Properties 40 to 43 of the scrape specification: the content of a webhook, its receiver, and that every end has
+one."""
 
 import asyncio
 import hashlib
@@ -40,7 +41,7 @@ json_values = st.recursive(
 
 @dataclass
 class Stage:
-    """One store and one loop for all examples of a property; tasks end as an example says, at once."""
+    """One store and one loop for all examples of a property; tasks end at once, in the states of the example."""
 
     outbox: Outbox
     other: WebhookReceiver

@@ -86,7 +86,7 @@ async def test_of_two_publishers_at_once_the_elder_is_fenced_and_nothing_comes_t
     places = {elder: 0, younger: 0}
 
     async def publish(sink: KafkaSink) -> None:
-        """As a process that believes that it holds the lane: whatever fails is handed over again."""
+        """Publish as a process that believes it holds the lane: whatever fails is handed over again."""
         nonlocal refused
         while places[sink] < len(log):
             try:

@@ -1,4 +1,4 @@
-"""The Elasticsearch sink and the product search on a real cluster: the tests that the stand-in passes, once more.
+"""The Elasticsearch sink and the product search on a real cluster: the same tests that the stand-in passes.
 
 The stand-in has neither real analysers nor real versions; what depends on them is shown here.
 """

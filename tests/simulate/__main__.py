@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.simulate.broken import BUILDS, WITHIN
+from tests.simulate.broken import BUILDS, CAUGHT_BEFORE, WITHIN
 from tests.simulate.forks import Forks, forks
 from tests.simulate.plan import draw
 from tests.simulate.run import Result
@@ -93,8 +93,8 @@ def controls(made: Forks, at_once: int) -> int:
 def caught_at(made: Forks, builds: Iterable[str], at_once: int) -> Iterable[tuple[str, Result]]:
     """Yield the first result with findings of each broken build that is caught."""
     for name in builds:
-        plans = (draw(seed) for seed in range(1, WITHIN + 1))
-        for result in made.several(plans, at_once, BUILDS[name]):
+        seeds = sorted(range(1, WITHIN + 1), key=lambda seed: seed not in CAUGHT_BEFORE[name])
+        for result in made.several(map(draw, seeds), at_once, BUILDS[name]):
             if result.findings:
                 yield name, result
                 break

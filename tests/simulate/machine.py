@@ -139,7 +139,7 @@ class SimulatedWriter(Writer):
 
 
 class SimulatedBlobs(LocalBlobs):
-    """Works on the folder a moment after it was asked. A torn write leaves a part of a frame; the process dies."""
+    """Works on the folder a moment after the call. A torn write leaves a part of a frame; the process dies."""
 
     world: ClassVar[World]
 

@@ -1,4 +1,4 @@
-"""What happens in one seed: its jobs, what people do, and the faults. Drawn whole before anything runs, so that a
+"""The plan of one seed: its jobs, what people do, and the faults. Drawn completely before anything runs, so that a
 shrunk run is the same plan with parts left out."""
 
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,7 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person does: pause, resume, cancel or retry a job, pause a lane or a watch, check a watch now, add a
+    """An action of a person: pause, resume, cancel or retry a job, pause a lane or a watch, check a watch now, add a
     schedule."""
 
     verb: str

@@ -40,7 +40,7 @@ MOST_LIVES = 60
 
 @dataclass
 class Result:
-    """What one seed did. Crosses processes as JSON."""
+    """The result of one seed. Crosses processes as JSON."""
 
     seed: int
     digest: str = ""
@@ -162,8 +162,8 @@ class Story:
         return ended
 
     def _bury(self) -> None:
-        """What the next process finds is the state of the files now. The dead one keeps its locks and its open files,
-        on files that nobody uses any more."""
+        """Copy the files as they are now, for the next process. The dead one keeps its locks and its open files, on
+        files that no process uses any more."""
         world = self.world
         asyncio._set_running_loop(None)
         grave = self.folder / f"grave-{world.life}"

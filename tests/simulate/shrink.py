@@ -39,7 +39,7 @@ def shrink(plan: Plan, failed: Result, again: Callable[[Plan], Result], most: in
 
 
 def kind_of(result: Result) -> str | None:
-    """Return what the first finding says, without its moment and its numbers; None without findings."""
+    """Return the text of the first finding, without its time and its numbers; None without findings."""
     if not result.findings:
         return None
     said = re.sub(r"^(after death \d+|at the end): ", "", result.findings[0])

@@ -45,7 +45,7 @@ GOOGLE = {"accounts": 9011, "locations": 9012, "reviews": 9013, "token": 9014}
 
 
 class WireConnection:
-    """What an upstream sees of a connection: it sends one answer, or ends the connection."""
+    """A connection as the upstream sees it: it sends one answer, or ends the connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.answer: asyncio.Future[tuple[int, dict[str, str], bytes]] = loop.create_future()
@@ -69,7 +69,7 @@ class WireConnection:
         self._fail(aiohttp.ServerDisconnectedError())
 
     def leave(self) -> None:
-        """The client goes away; before it has its answer, the upstream hears of it."""
+        """The client closes the connection; the upstream notices before it answers."""
         self.is_open = False
         lost, self.when_lost = self.when_lost, None
         if lost is not None and not self.answer.done():

@@ -1,5 +1,5 @@
-"""What must be true of the store, the receivers, the files, the pages and the money, read from the raw tables and from
-the logs of the other side, never from our API."""
+"""Checks of the store, the receivers, the files, the pages and the money, from the raw tables and from the logs of the
+other side, never from our API."""
 
 import json
 from collections import Counter

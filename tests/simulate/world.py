@@ -1,7 +1,7 @@
 """The world of one seed: its time, its chance, its faults and its trace. It outlives the processes that die in it.
 
-Everything that is random is drawn from here, and every draw has a stream of its own by purpose, so that a fault that is
-left out (shrinking) does not change the draws of another purpose.
+All randomness is drawn from here, and every purpose has a stream of its own, so that leaving out a fault (shrinking)
+does not change the draws of another purpose.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class World:
         """Errors of loops that are not ours: nobody expects them."""
         self.fired: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
-        """How often each kind of event has happened: a fault is at the n-th of one."""
+        """Number of events of each kind until now: a fault happens at the n-th."""
         self.disk_full_until = self.partition_until = 0.0
         self.is_without_poison = False
         self._streams: dict[str, Random] = {}

@@ -1,6 +1,6 @@
-"""A pipeline whose tasks say how they want to end: every outcome, every bug, every way to take a process along.
+"""A pipeline whose tasks choose how they end: every outcome, every bug, every way to kill a process.
 
-Each well-ended task leaves a world record and a job record, so that an auditor can see effects that happened twice.
+Each completed task leaves a world record and a job record, so that an auditor can see effects that happened twice.
 """
 
 import asyncio

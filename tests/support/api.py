@@ -90,7 +90,7 @@ _documents: list[dict[str, Any]] = []
 
 @contextmanager
 def _same_document(api: FastAPI) -> Iterator[None]:
-    """Every front has the same routes: the first test that asks for their OpenAPI document makes it for all."""
+    """Every front has the same routes: the first test that needs their OpenAPI document makes it for all."""
     api.openapi_schema = _documents[0] if _documents else None
     yield
     if api.openapi_schema is not None and not _documents:

@@ -75,7 +75,7 @@ class PostgresTables:
       FROM tasks t LEFT JOIN queue q ON q.task_id = t.id)"""
 
     def __init__(self, url: str, asked: Counter[str] | None = None, **options: Any) -> None:
-        """`asked` counts the questions of checks; tests with the same tables share one. `options` are asyncpg's."""
+        """`asked` counts the queries of checks; tests with the same tables share one. `options` are asyncpg's."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -97,8 +97,8 @@ class PostgresTables:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """A check asks the same two dozen questions after every step of a test. Those that were asked twice are then
-        read together at the beginning: one round trip instead of two dozen."""
+        """A check runs the same two dozen queries after every step of a test. Those that were run twice are then read
+        together at the beginning: one round trip instead of two dozen."""
         if self._inside:
             yield
             return
@@ -242,8 +242,8 @@ def _claims(t: Tables) -> Iterator[str]:
 
 
 def _followers(t: Tables) -> Iterator[str]:
-    """A held task comes after one that is still open and knows of it: nobody else would release it (trap 5). Of a job
-    that is being ended, page by page, the one before may have ended already."""
+    """A held task must have an open predecessor that lists it as a follower: nothing else would release it (trap 5). In
+    a job that is being ended, page by page, the predecessor may have ended already."""
     for row in t.read(
         f"""SELECT t.id, p.id AS before, p.state, p.followed FROM {t.tasks} t LEFT JOIN {t.tasks} p ON p.id = t."after"
         JOIN jobs j ON j.id = t.job_id WHERE t.state = 2 AND j.state <> 'planning' AND j.drain IS NULL

@@ -1,6 +1,6 @@
 """Real brokers for Celery: a private Redis or RabbitMQ on loopback, in a temporary folder, on ports of its own.
 
-`python -m tests.support.brokers` says which of them can be started here, and ends with 1 if one is missing.
+`python -m tests.support.brokers` lists those that can be started here, and ends with 1 if one is missing.
 """
 
 import os
@@ -117,7 +117,7 @@ class Rabbit:
 
 
 def started(command: list[str], environment: dict[str, str], folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """A process group of its own, so that everything that it starts can be killed with it."""
+    """A process group of its own, so that a kill of the group ends all of its processes."""
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(
             command, env=environment, cwd=folder, stdout=output, stderr=output, start_new_session=True

@@ -1,4 +1,5 @@
-"""The Chromium of this machine, for tests and benchmarks. `python -m tests.support.chromium` tells, or ends with 1."""
+"""The Chromium of this machine, for tests and benchmarks. `python -m tests.support.chromium` prints its path, or ends
+with 1."""
 
 import importlib.util
 import os

@@ -57,7 +57,7 @@ class TimedClock:
 
 
 class FakeClock(TimedClock):
-    """`sleep` moves time by itself, so that code under test that waits never really does."""
+    """A clock whose `sleep` moves time by itself, so that code under test never really waits."""
 
     async def sleep(self, seconds: float) -> None:
         self.advance(max(0.0, seconds))

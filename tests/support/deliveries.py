@@ -1,4 +1,4 @@
-"""Deliveries as a test needs them: a session of their own, and sinks that fail in the ways that sinks fail."""
+"""Deliveries for tests: with a session of their own, and sinks with the failures of real ones."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from forager.fetch.http.connect import AddrInfo
 
 
 class Detour:
-    """`ports`: the port that is dialled → the port on loopback that answers; others lead to themselves."""
+    """`ports`: maps the port that is dialled to the port on loopback that answers; others map to themselves."""
 
     def __init__(self, ports: Mapping[int, int] | None = None) -> None:
         self.dialled: list[tuple[str, int]] = []
@@ -25,7 +25,7 @@ class Detour:
 
 
 class NoGuard(EgressGuard):
-    """Negative control: what the guard would have to be for the canary to hear a whole corpus."""
+    """Negative control: a guard that lets a whole corpus reach the canary."""
 
     def check_url(self, url: str | URL) -> URL:
         try:
@@ -41,7 +41,7 @@ class NoGuard(EgressGuard):
 
 
 class _Detoured(socket.socket):
-    """Says that it is of the family that was asked for, and is IPv4 on loopback."""
+    """Claims to be of the requested family, and is IPv4 on loopback."""
 
     def __init__(self, family: socket.AddressFamily, port: int) -> None:
         super().__init__(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Everything about a page that its markup and its first elements tell, to compare two ways of reading it."""
+"""All facts about a page that its markup and its first elements contain, to compare two ways of reading it."""
 
 from forager.extract.html.document import Document
 from forager.extract.html.structured_data import things

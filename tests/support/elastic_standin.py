@@ -1,8 +1,8 @@
 """A stand-in for Elasticsearch and OpenSearch: NOT the real thing, only the requests that Forager sends to them.
 
-It keeps indexes in memory and knows aliases, external versions, the queries of `sinks/elasticsearch/search.py`,
-highlights and term suggestions. Its stemmer only removes a plural `s`; its scores are weights. What depends on a real
-cluster is shown on one: `tests/servers/test_opensearch.py`.
+It keeps indexes in memory and implements aliases, external versions, the queries of `sinks/elasticsearch/search.py`,
+highlights and term suggestions. Its stemmer only removes a plural `s`; its scores are weights.
+`tests/servers/test_opensearch.py` shows on a real cluster what depends on one.
 """
 
 import asyncio

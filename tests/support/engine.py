@@ -41,7 +41,7 @@ TICK = 0.01
 
 
 def serper(url: str, *, timeout: float = 5.0, **lane: Any) -> Pipeline:
-    """Places on a sandbox; unless told otherwise with quick retries and no limit on the rate."""
+    """Places on a sandbox; by default with quick retries and no limit on the rate."""
     policy = replace(places.lanes[0], **{"rate": None, "retry": QUICK, **lane})
     return build_places(Serper(base_url=url, timeout=timeout), lane=policy)
 

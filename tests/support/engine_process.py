@@ -1,7 +1,7 @@
 """The engine in a process of its own, to be killed: `python -m tests.support.engine_process '<options as JSON>'`.
 
-It is put together from the same parts as `forager worker`, with what a chaos test needs beside them: a wrong wall
-clock, a heartbeat that is deaf once, and one deliberately broken build, which an auditor must find out.
+It consists of the same parts as `forager worker`, and has what a chaos test needs: a wrong wall clock, a heartbeat that
+misses one answer, and one deliberately broken build, which an auditor must find.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class Options:
     wall_offset: float = 0.0
     """Error of this process's wall clock, in seconds."""
     deaf: bool = False
-    """The heartbeat does not hear at first that its session was lost, so that the fence is all there is."""
+    """The heartbeat does not notice at first that its session was lost, so that only the fence is left."""
     broken: bool = False
-    """Negative control: what a task found is stored in a later transaction than that it is done."""
+    """Negative control: the records of a task are stored in a later transaction than its completion."""
     until_idle: bool = True
     fenced_log: str = ""
     """A file that gets a line for every settlement that was refused."""
@@ -68,7 +68,7 @@ class WrongClock(SystemClock):
 
 
 class ChaosLedger:
-    """The real ledger, with the faults that the options ask for."""
+    """The real ledger, with the faults of the options."""
 
     def __init__(self, real: Any, options: Options) -> None:
         self._real = real
@@ -122,7 +122,7 @@ async def open_store(options: Options) -> EngineRig:
 
 
 async def work(options: Options) -> None:
-    """As `forager worker` does: work and sweep until idle or told to stop, then drain."""
+    """Work as `forager worker` does: work and sweep until idle or stopped, then drain."""
     rig = await open_store(options)
     rig.ledger = ChaosLedger(rig.ledger, options)
     worker = rig.worker(options.upstream or "127.0.0.1:1", name=f"chaos:{os.getpid()}")

@@ -24,6 +24,7 @@ PRELOADED = (
     "tests.support.sink_process",
     "tests.support.recheck_process",
     "tests.support.webhook_process",
+    "tests.support.wrapper_process",
     "tests.support.preload",
 )
 

@@ -35,7 +35,7 @@ async def passage(
 
 
 class WatchedGate(Gate):
-    """Remembers its passages, to tell how often the guard refused."""
+    """Counts its passages, so that a test can compute how often the guard refused."""
 
     def __init__(self, guard: EgressGuard, *, dialer: Dialer = open_socket) -> None:
         super().__init__(guard, dialer=dialer)
@@ -49,7 +49,7 @@ class WatchedGate(Gate):
 
 
 def signature(passage: Passage, user: str = USERNAME, password: str | None = None) -> str:
-    """The header by which the gate knows the browser of a visit."""
+    """The header by which the gate recognises the browser of a visit."""
     pair = f"{user}:{passage.password.reveal() if password is None else password}"
     return f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"
 
@@ -66,7 +66,7 @@ class Client:
         return cls(*await asyncio.open_connection("127.0.0.1", passage.port), signature(passage))
 
     def say(self, *parts: str | bytes) -> None:
-        """As the browser of the visit: with the gate's password in every head that is said in one piece."""
+        """Connect as the browser of the visit does: the gate's password is in every head that is sent as a whole."""
         self.say_unsigned(*(_FIRST_LINE.sub(lambda found: found[0] + self._signed, _bytes(part)) for part in parts))
 
     def say_unsigned(self, *parts: str | bytes) -> None:

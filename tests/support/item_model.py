@@ -22,7 +22,7 @@ class Known:
     version: int = 1
     """As it was stored last …"""
     events: int = 1
-    """… and how many changes have been told of it since: at least one new version if any, at most one for each."""
+    """… and the number of changes logged for it since: at least one new version if any, at most one for each."""
     seen: int = 1
     gone: str | None = None
 

@@ -1,7 +1,7 @@
 """A real Kafka broker for tests: a private one on loopback, or the one that `FORAGER_TEST_KAFKA` names.
 
-Its jars come from `scripts/setup kafka`. `python -m tests.support.kafka_broker` says which broker would be used, and
-ends with 1 if there is none.
+Its jars come from `scripts/setup kafka`. `python -m tests.support.kafka_broker` prints the broker that would be used,
+and ends with 1 if there is none.
 """
 
 import os

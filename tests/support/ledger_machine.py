@@ -1,7 +1,7 @@
-"""A hypothesis state machine over the ledger (R6): whatever people, workers and crashes do, in whatever order.
+"""A hypothesis state machine over the ledger (R6): actions of people, workers and crashes, in any order.
 
-After every rule the auditor reads the raw tables; the machine itself remembers who holds what, so that it knows which
-settlement must be accepted and which must be fenced. At the end of each run everything must come to an end.
+After every rule the auditor reads the raw tables. The machine itself records who holds what, so that it can predict
+which settlement is accepted and which is fenced. At the end of each run every job must end.
 """
 
 import asyncio

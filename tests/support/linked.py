@@ -57,7 +57,7 @@ class Linked:
         return dict((await self.get("/sites"))[0])
 
     def asked(self) -> list[str]:
-        """Return the paths that the site was asked for, in their order, without robots.txt."""
+        """Return the paths that were requested of the site, in their order, without robots.txt."""
         return [str(call.subject) for call in self.site.log.since(0) if call.subject != "/robots.txt"]
 
 

@@ -1,7 +1,7 @@
 """A real OpenSearch for tests: a private one on loopback, or the cluster that `FORAGER_TEST_ELASTICSEARCH` names.
 
-Its jars come from `scripts/setup opensearch`. `python -m tests.support.opensearch_server` says which one would be used,
-and ends with 1 if there is none.
+Its jars come from `scripts/setup opensearch`. `python -m tests.support.opensearch_server` prints the one that would be
+used, and ends with 1 if there is none.
 """
 
 import os

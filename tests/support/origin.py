@@ -1,4 +1,4 @@
-"""A raw HTTP origin on loopback: it says exactly what a test tells it to, and remembers every byte that it was sent."""
+"""A raw HTTP origin on loopback: it sends exactly the bytes of a test, and records every byte that it receives."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""A page in real Chromium that asks for URLs in every way a page can, and a canary that hears what got out."""
+"""A page in real Chromium that requests URLs in every way a page can, and a canary that records what got out."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ WEBRTC = """<!doctype html><body><script>(async () => {
 
 
 class Canary(Origin):
-    """Hears every connection and every datagram at its port."""
+    """Records every connection and every datagram at its port."""
 
     async def __aenter__(self) -> "Canary":
         await super().__aenter__()
@@ -194,11 +194,11 @@ GROUPS = {
 
 SLOW = ("frame", "redirectedFrame", "imported")
 AT_ONCE = 250
-"""A page may have 255 WebSockets that are not yet connected; Chromium refuses more by itself, and asks nobody."""
+"""A page may have 255 WebSockets that are not yet connected; Chromium refuses more by itself, without a request."""
 
 
 def planned(group: str, urls: Sequence[str]) -> list[dict[str, object]]:
-    """What a page does, one part after the other: a tenth of the URLs for the ways that are slow."""
+    """The requests of a page, one part after the other: a tenth of the URLs for the ways that are slow."""
     return [
         {"way": way, "urls": part, "worker": "worker" in group}
         for way in GROUPS[group]

@@ -23,7 +23,7 @@ OTHERS = {
 
 
 class Site(Origin):
-    """`async with Site() as site:`; `site.paths()` tells what was asked."""
+    """`async with Site() as site:`; `site.paths()` returns the requested paths."""
 
     def __init__(self) -> None:
         super().__init__(_answer)

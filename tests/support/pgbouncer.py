@@ -106,8 +106,8 @@ def _as_somebody_else() -> list[str]:
 
 @contextlib.contextmanager
 def every_ledger_behind(bouncer: PgBouncer, *, notified: bool = True) -> Iterator[None]:
-    """Open the ledgers of this process through a pooler, if they are on its server; `notified`: with a direct
-    connection beside, for notifications."""
+    """Open the ledgers of this process through a pooler, if they are on its server; `notified`: with a second, direct
+    connection for notifications."""
     from forager.ledger.postgres import PostgresLedger
 
     direct = PostgresLedger.open

@@ -1,6 +1,6 @@
-"""A ledger of either kind with the places pipeline on it, worked by hand: each query is answered as a test says.
+"""A ledger of either kind with the places pipeline on it, worked by hand: the test chooses the answer to each query.
 
-The answers go through the pipeline's own step, so that the ledger gets what it would get in earnest.
+The answers go through the pipeline's own step, so that the ledger gets the same values as in production.
 """
 
 from collections.abc import Callable, Mapping, Sequence

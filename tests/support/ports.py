@@ -1,8 +1,8 @@
-"""Ports of loopback that only their owner's clients know.
+"""Ports of loopback for one owner alone.
 
-The system gives clients, and servers that ask for port 0, numbers of one range (32768 to 60999 on Linux), and gives a
-number out again soon after it was released. So a client of another test that still tries a server that has ended can
-arrive at a new one, and a free port can be lost between its choice and its use. Ports below that range have neither.
+The system gives clients, and servers that bind port 0, numbers of one range (32768 to 60999 on Linux), and reuses a
+number soon after it was released. So a client of another test that still tries a server that has ended can reach a new
+one, and a free port can be lost between its choice and its use. Ports below that range have neither problem.
 """
 
 import random

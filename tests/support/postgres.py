@@ -1,6 +1,6 @@
 """A real PostgreSQL for tests and benchmarks: a private one on loopback, or the one that `FORAGER_TEST_POSTGRES` names.
 
-It must never touch a database that it has not made itself. `python -m tests.support.postgres` says which server
+It must never touch a database that it has not made itself. `python -m tests.support.postgres` prints the server that
 would be used, and ends with 1 if there is none.
 """
 
@@ -34,11 +34,11 @@ _numbers = itertools.count(1)
 
 
 class PostgresUnavailable(Exception):
-    """There is no PostgreSQL to start here; the message says what to install or to set."""
+    """There is no PostgreSQL to start here; the message names what to install or to set."""
 
 
 class PostgresFailed(Exception):
-    """A PostgreSQL that is here did not do its work; the message ends with what it said."""
+    """An installed PostgreSQL failed; the message ends with its output."""
 
 
 class Postgres:
@@ -285,9 +285,9 @@ def _open_to_all(folder: Path) -> bool:
 
 
 def _copied_out(programs: Path, folder: Path) -> Path:
-    """A copy of the wheel's programs, which sit in a project folder that the account cannot enter.
+    """Copy the wheel's programs, whose project folder the account cannot enter.
 
-    They look for their libraries beside their package, so both are copied.
+    They look for their libraries next to their package, so both are copied.
     """
     package = programs.parents[1]
     for part in (package, package.with_name(f"{package.name}.libs")):

@@ -20,7 +20,7 @@ NAMED = "postgres-target"
 
 @cache
 def server() -> Postgres:
-    """One for all tests of this process. Skips the test if there is none; in CI nothing is silently left out."""
+    """Return one server for all tests of this process. Skips the test if there is none; in CI that is a failure."""
     stack = ExitStack()
     try:
         found = stack.enter_context(running_postgres())

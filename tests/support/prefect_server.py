@@ -1,6 +1,6 @@
 """A real Prefect server for tests, in an environment of its own (`scripts/setup prefect`), on loopback.
 
-`python -m tests.support.prefect_server` tells which program would be used, and ends with 1 if there is none.
+`python -m tests.support.prefect_server` prints the program that would be used, and ends with 1 if there is none.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Little real proxies on loopback: HTTP, HTTPS and SOCKS5, with or without a password. They remember what was asked.
+"""Small real proxies on loopback: HTTP, HTTPS and SOCKS5, with or without a password. They record their requests.
 
 Every name leads to loopback, so that a test can use names without a resolver of its own behind the proxy.
 """
@@ -27,7 +27,7 @@ class LittleProxy:
     user: str | None = None
     password: str = ""
     refusal: bytes = b""
-    """Said instead of an answer, for a proxy that is out of order."""
+    """Sent instead of an answer, for a proxy that is out of order."""
     connections: int = 0
     asked: list[str] = field(default_factory=list)
     """`host:port` of each tunnel, or the whole URL of each forwarded request."""

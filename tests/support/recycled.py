@@ -54,7 +54,7 @@ _SCHEMA = " UNION ALL ".join(
 
 
 class Recycled:
-    """Copies of one template. `asked` counts the questions of the auditor, as in `PostgresTables`."""
+    """Copies of one template. `asked` counts the queries of the auditor, as in `PostgresTables`."""
 
     def __init__(self, postgres: Postgres, template: str, asked: Counter[str] | None = None) -> None:
         self._postgres = postgres

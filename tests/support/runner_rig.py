@@ -185,7 +185,7 @@ class RunnerRig:
 
 
 def zip_table(home: Path) -> Path:
-    """Where the rig has a table of few ZIPs. Each process would need a second for the one that ships."""
+    """Path of the rig's small ZIP table. Each process would need a second for the one that ships."""
     return home / "zips.csv"
 
 

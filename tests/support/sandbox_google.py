@@ -1,4 +1,4 @@
-"""A client of the simulated Google Business Profile, as a program that reads the API documentation asks."""
+"""A client of the simulated Google Business Profile that follows the API documentation."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ MASK = "name,title,storefrontAddress,metadata.placeId"
 
 
 class Client:
-    """Asks as a program that reads the API documentation does."""
+    """Sends requests as the API documentation shows them."""
 
     def __init__(self, google: GoogleSandbox, session: aiohttp.ClientSession, token: str = "sandbox-acme") -> None:
         self.google, self.session, self.token = google, session, token

@@ -1,4 +1,4 @@
-"""The order in which test processes get their files: those that wait run beside those that compute.
+"""The order in which test processes get their files: files that wait and files that compute run at the same time.
 
 Tests with real processes wait for most of their time, and unit tests compute for all of it. If every test process first
 took files of one kind and then of the other, the processors would be idle for the first half of a run and overloaded

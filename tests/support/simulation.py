@@ -95,8 +95,8 @@ class SimulatedClock(SteppedClock):
 
 
 async def _heard(loop: Any) -> None:
-    """Wait until the loop has heard of a socket or of a thread, or for a moment, in case a thread says so before it has
-    quite ended. To look again and again instead would keep the threads from what is waited for."""
+    """Wait until a socket or a thread wakes the loop, or for a moment, in case a thread does so before it has quite
+    ended. Polling instead would slow the threads down."""
     woken, process = loop.create_future(), loop._process_events
 
     def wake() -> None:

@@ -1,4 +1,5 @@
-"""A sink in a process of its own, to be killed: the real delivery on a real store, with the death that is asked for."""
+"""A sink in a process of its own, to be killed: the real delivery on a real store, with the death that the options
+choose."""
 
 import asyncio
 import json
@@ -42,7 +43,7 @@ class Options:
 
 
 class Dying:
-    """The real sink, and the death that the options ask for."""
+    """The real sink, and the death of the options."""
 
     def __init__(self, real: Sink, cursors: SinkTable, options: Options) -> None:
         self.name, self.kinds = real.name, real.kinds

@@ -23,7 +23,7 @@ from forager.sandbox.wire import LOOPBACK
 from tests.support.engine import EngineRig, make_worker
 
 SITE = Lane("*", rate=None, concurrency=20, site=True, slow_by=0.5, slow_for=300.0, retry=Retry(3, first=0.05))
-"""Without robots and without pauses, so that a test says which rule it is about."""
+"""Without robots and without pauses, so that a test sets the rule that it is about."""
 BREAKER = Breaker(window=10, failures=5, cooldown=0.5)
 
 

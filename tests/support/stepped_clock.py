@@ -1,4 +1,4 @@
-"""A clock that moves only when a test says so and wakes whoever slept until then; browsers that only pretend."""
+"""A clock that moves only when a test moves it and wakes what slept until then; browsers that only pretend."""
 
 import asyncio
 from collections.abc import Callable

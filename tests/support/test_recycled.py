@@ -1,4 +1,4 @@
-"""A database that is lent again is the template once more; one that cannot be is dropped."""
+"""A database that is lent again equals the template; one that cannot be reset is dropped."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Forager as `forager worker` runs it, in a process that dies where a test says: to see what becomes of webhooks."""
+"""Forager as `forager worker` runs it, in a process that dies at the point that a test chooses, with webhooks."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ class Options:
 
 
 class DyingSink:
-    """The real sink, and the death that the options ask for."""
+    """The real sink, and the death of the options."""
 
     def __init__(self, app: App, options: Options) -> None:
         self._app = app

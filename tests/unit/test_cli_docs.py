@@ -1,4 +1,4 @@
-"""Every command, option and exit code is documented, and the page says what the program does."""
+"""Every command, option and exit code is documented, and the page agrees with the program."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Commands answer at once because of what they do not import, or show what they are doing before they import it.
 
-Wall-clock time says little on a busy machine, so the libraries that take the time are named instead.
+Wall-clock time proves little on a busy machine, so the libraries that take the time are named instead.
 """
 
 import json
@@ -41,7 +41,7 @@ READS = (
     *(f"{group} list" for group in ("jobs", "dead", "lanes", "schedules", "sinks", "proxies", "rechecks", "products")),
     *("markets list", "listings search"),
 )
-"""Commands that only ask and print."""
+"""Commands that only send requests and print."""
 CODE = """
 import json, sys
 from forager.cli.main import run
@@ -111,7 +111,7 @@ def test_the_help_of_every_command_loads_neither_the_api_nor_the_store(tmp_path:
 
 
 def test_a_command_beside_a_running_forager_loads_neither_the_api_nor_the_store(tmp_path: Path, running: str) -> None:
-    """It only asks and prints, so that it answers at once."""
+    """It only sends requests and prints, so that it answers at once."""
     ran = called(tmp_path, *READS, FORAGER_API_URL=running)
     assert loaded((*FRAMEWORKS, *EXTRAS), ran["modules"]) == []
     assert set(ran["ended"]) == {0}, dict(zip(READS, ran["ended"], strict=True))

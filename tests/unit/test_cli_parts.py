@@ -38,7 +38,7 @@ from forager.sdk.cli.run_job import ended, show_result
 
 
 class Canned:
-    """Answers in turn, and remembers what was asked."""
+    """Answers in turn, and records the requests."""
 
     where = "a test"
 

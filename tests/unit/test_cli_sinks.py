@@ -183,7 +183,7 @@ def test_one_item_of_a_watch_is_singular(value: list[int], shown: str) -> None:
     assert _shown(value) == shown
 
 
-def test_doctor_knows_every_extra_of_the_package() -> None:
+def test_doctor_checks_every_extra_of_the_package() -> None:
     declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = set(declared["project"]["optional-dependencies"])
     assert set(EXTRAS) == extras - {"browser"}, "the browser has a check of its own"
@@ -202,7 +202,7 @@ def test_doctor_knows_every_extra_of_the_package() -> None:
         ({"set_aside": 1}, "note", "it refused 1 change"),
     ],
 )
-def test_doctor_says_what_is_wrong_with_a_sink(sink: dict[str, Any], state: str, words: str) -> None:
+def test_doctor_reports_the_problem_of_a_sink(sink: dict[str, Any], state: str, words: str) -> None:
     listed = {"name": "hooks", "problem": None, "failures": 0, "failing_since": None, "waiting": 0, "error": None}
     (found,) = check_sinks([{**listed, "configured": True, "set_aside": 0, **sink}])
     assert (found.check, found.state) == ("sink hooks", state)

@@ -19,7 +19,7 @@ def queued(forager: Forager) -> str:
     return str(forager("schedules", "run", "bars", "--json").data["job_id"])
 
 
-def test_a_view_has_jobs_lanes_sinks_and_says_that_nothing_runs(forager: Forager) -> None:
+def test_a_view_has_jobs_lanes_and_sinks_and_reports_that_no_worker_runs(forager: Forager) -> None:
     job = queued(forager)
     forager("lanes", "pause", "serper")
 
@@ -45,7 +45,7 @@ def test_elsewhere_than_on_a_terminal_one_view_is_printed_and_json_has_its_parts
     assert [each["id"] for each in data["overview"]["running"]] == [job]
 
 
-def test_without_jobs_the_view_says_so_and_without_a_store_it_is_an_error(forager: Forager, store: Path) -> None:
+def test_without_jobs_the_view_is_empty_and_without_a_store_it_is_an_error(forager: Forager, store: Path) -> None:
     assert "No open jobs." in forager("top").out
     assert forager("--home", "elsewhere", "top").code == ExitCode.NOT_FOUND
     assert not Path("elsewhere").exists()

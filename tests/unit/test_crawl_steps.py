@@ -1,4 +1,4 @@
-"""Steps of the products pipeline with a fetch of their own, and what is said of their results."""
+"""Steps of the products pipeline with a fetch of their own, and the log lines of their results."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Every command line that a page shows is one that the program takes. Nothing is executed: lines are only parsed."""
+"""Every command line on a page is accepted by the program. Nothing is executed: lines are only parsed."""
 
 import re
 import shlex

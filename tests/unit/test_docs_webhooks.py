@@ -25,7 +25,7 @@ LANGUAGES = {
     "javascript": ("receiver.mjs", ["node"]),
     "go": ("main.go", ["go", "run"]),
 }
-"""By the language of the block: the name of its file, and the program that runs it."""
+"""Maps the language of a block to the name of its file and the program that runs it."""
 SAID = {"python": ("another secret", "changed", "5 minutes", "missing")}
 OTHERS = ("wrong signature", "wrong signature", "not fresh", "unsigned")
 STANDARD = "whsec_" + base64.b64encode(b"a third secret, as Standard Webhooks writes it").decode()

@@ -136,7 +136,7 @@ SAMPLE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Fi
 
 
 def damaged() -> Iterator[bytes]:
-    """The sample cut, doubled, shuffled, with bytes of any value, in encodings that it does not say."""
+    """The sample cut, doubled, shuffled, with bytes of any value, in undeclared encodings."""
     dice = random.Random(6)
     whole = SAMPLE.encode()
     for _ in range(60):

@@ -37,7 +37,7 @@ def read(lines: str, url: str = "https://homes.example/1") -> ListingValues:
         ("<p>Vraagprijs € 425.000 k.k.</p>", "425000"),
     ],
 )
-def test_the_price_is_none_of_the_other_amounts(lines: str, price: str | None) -> None:
+def test_other_amounts_are_not_taken_for_the_price(lines: str, price: str | None) -> None:
     assert read(lines + "<p>3 beds</p>").get("price") == price
 
 

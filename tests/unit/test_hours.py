@@ -69,7 +69,7 @@ def test_a_start_that_is_the_end_is_the_whole_day__SC_P24() -> None:
 
 
 def lane_hours(start: int, end: int) -> Hours:
-    """As a domain's rules bring them to its lane; what is the same hour cannot be said in rules, only in code."""
+    """Hours as a domain's rules pass them to its lane; rules cannot express equal start and end, only code can."""
     if start == end:
         return Hours(start, end)
     rules = Rules(allowed_hours=AllowedHours(start=start, end=end))

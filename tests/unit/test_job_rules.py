@@ -290,7 +290,7 @@ def test_place_and_pay_may_stand_without_a_label_under_the_title(line: str, city
 
 
 def test_capital_letters_are_not_divided_into_words_in_every_way() -> None:
-    """That took thousands of times as long as the reading of a name."""
+    """This once took thousands of times as long as reading a name."""
     name = "A" * 70
     assert _CITY.fullmatch(name)
     assert not _CITY.fullmatch(f"{name}!")

@@ -22,7 +22,8 @@ from tests.support.cli import Forager
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "ops" / "kubernetes"
 SCHEMAS = ROOT / ".venv/ops/python/kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict"
-"""Where `scripts/setup ops` puts the schemas. The strict ones refuse unknown fields, as `kubectl apply` does."""
+"""The folder to which `scripts/setup ops` downloads the schemas. The strict ones refuse unknown fields, as `kubectl
+apply` does."""
 KUSTOMIZATION = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
 OBJECTS: list[dict[str, Any]] = [
     each for name in KUSTOMIZATION["resources"] for each in yaml.safe_load_all((FOLDER / name).read_text())

@@ -109,7 +109,7 @@ def test_a_privacy_policy_with_a_price_in_the_cart_of_the_theme_is_no_product() 
         ("collection", "https://a.example/x", "<meta property='og:type' content='product.group'>", BUY),
     ],
 )  # fmt: skip
-def test_other_kinds_are_told_apart(expected: str, url: str, head: str, body: str) -> None:
+def test_other_kinds_are_distinguished(expected: str, url: str, head: str, body: str) -> None:
     assert kind(body, url, head) == expected
 
 

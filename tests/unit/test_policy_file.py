@@ -1,4 +1,4 @@
-"""The policy file: what is read, what is written, and what is said about a file that cannot be used."""
+"""The policy file: reading and writing it, and the errors for a file that cannot be used."""
 
 import time
 from pathlib import Path

@@ -32,7 +32,7 @@ OPERATOR = Rules.model_validate(
 
 
 def numbered(number: int, **other: Any) -> Rules:
-    """The rules of the speaker with this number: every value says who it was."""
+    """The rules of the source with this number: every value identifies its source."""
     said = {
         "tokens_per_interval": number,
         "interval_seconds": 100 + number,

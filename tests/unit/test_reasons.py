@@ -1,4 +1,4 @@
-"""Every error says in a word why, and where it belongs; an attempt hands both on."""
+"""Every error has a reason and a category; an attempt passes both on."""
 
 import pytest
 

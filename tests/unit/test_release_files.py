@@ -1,4 +1,4 @@
-"""What publishes a release: the version, the checks before it, the workflows, and the systemd unit."""
+"""The files that publish a release: the version, the checks before it, the workflows, and the systemd unit."""
 
 import shutil
 import subprocess

@@ -32,7 +32,7 @@ class Memory:
 
 
 class Site:
-    """Answers for `/robots.txt` with a status, or raises, as it is told."""
+    """Answers `/robots.txt` with the given status, or raises the given error."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""The sandbox on a real port, asked by a real client: errors, faults, limits, log and admin routes."""
+"""The sandbox on a real port, called by a real client: errors, faults, limits, log and admin routes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The sandbox site on a real port, asked by a real client: every kind of page, robots, limits, outages, the log."""
+"""The sandbox site on a real port, called by a real client: every kind of page, robots, limits, outages, the log."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -89,7 +89,7 @@ async def test_a_firing_by_hand_is_noted_and_moves_none_of_its_own_times(meanwhi
 
 
 async def test_a_firing_by_hand_that_cannot_be_noted_is_no_error() -> None:
-    """The job is there: whoever hears of an error would ask for another."""
+    """The job exists: a caller who gets an error would create another."""
     clock, made = FakeClock(), uuid4()
 
     class Away(OneSchedule):

@@ -1,4 +1,4 @@
-"""Fields of your own: what a schema may say, what a page gives by it, and what is learnt from examples."""
+"""Fields of your own: valid schemas, the values that they read from a page, and learning from examples."""
 
 import time
 from decimal import Decimal
@@ -291,7 +291,7 @@ def test_an_answer_is_a_json_object_or_nothing(content: Any, values: Any) -> Non
         ),
     ],
 )
-def test_a_description_that_cannot_be_asked_for_is_refused(schema: dict[str, Any], problem: str) -> None:
+def test_a_description_that_no_model_can_answer_is_refused(schema: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         PageSchema.model_validate(schema)
 

@@ -34,7 +34,7 @@ def test_a_secret_in_a_tracked_file_is_found_with_its_line(tree: Path, kind: str
     assert list(security.secrets()) == [f"notes.md:2: {kind}"]
 
 
-def test_words_that_only_name_a_secret_are_none(tree: Path) -> None:
+def test_names_of_secrets_are_not_taken_for_secrets(tree: Path) -> None:
     (tree / "notes.md").write_text("SERPER_API_KEY=… and sk-test, AKIA, a token ghp_short\n")
     subprocess.run(["git", "-C", tree, "add", "notes.md"], check=True)
     assert list(security.secrets()) == []

@@ -33,7 +33,7 @@ SCOPE = Scope("docs.example")
         ("https://docs.example/" + "long/" * 26, "trap"),
     ],
 )
-def test_scope_refuses_what_is_outside_and_what_is_endless(url: str, reason: str | None) -> None:
+def test_scope_refuses_outside_and_endless_addresses(url: str, reason: str | None) -> None:
     assert SCOPE.refusal(url, YEAR) == reason
 
 
@@ -133,7 +133,7 @@ def test_the_interval_follows_changes_within_bounds() -> None:
     assert next_interval(800, 6400, changed=False) == 6400
 
 
-def test_a_page_that_asks_not_to_be_followed_has_no_links() -> None:
+def test_a_page_marked_nofollow_has_no_links() -> None:
     page = b'<html><head><meta name="robots" content="noindex, nofollow"></head><body><a href="/x">x</a></body></html>'
     read = read_page(page, "text/html", "https://d.example/a", "text")
     assert read.links == ()

@@ -1,4 +1,4 @@
-"""What the pages of a shop teach about its other pages, and when nothing may be learnt."""
+"""Learning from some pages of a shop how to read its others, and when nothing may be learnt."""
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal

@@ -36,7 +36,8 @@ class StartCounter:
     """Most starts in any one-second window, and the same over windows in which this process was awake throughout.
 
     A process that is not scheduled for a while then reads everything that waited in its sockets at once: a burst that
-    no client sent. `pulse` is called by a timer: a late call is a stall, and windows that touch it do not count as undisturbed.
+    no client sent. `pulse` is called by a timer: a late call is a stall, and windows that touch it do not count as
+    undisturbed.
     """
 
     def __init__(self, now: float, period: float = 0.01, flag_after: float = 0.01) -> None:

@@ -179,10 +179,10 @@ def test_no_answer_is_a_defect_and_each_is_as_described__S10(served: Served, mod
 
 
 def _fuzzable(document: dict[str, Any], known: dict[str, list[str]], pages: dict[str, list[str]]) -> dict[str, Any]:
-    """Without the key, else half of what is sent is a wrong key, which hides the routes (S11 and S12 look at that);
-    and with ids that are there, which nobody would guess. Only streams keep theirs: they stay open on a paused job.
-    Proxies come last, because none that is made here works. The stream of the whole log never ends, and a wait for the
-    end of the log is a wait."""
+    """Run every operation without the key, because half of the generated keys would be wrong, and a wrong key hides the
+    routes (S11 and S12 cover keys); and with ids that exist, which no generator would find. Only streams keep their own
+    ids: they stay open on a paused job. Proxies come last, because none that is made here works. The stream of the
+    whole log never ends, and a wait for the end of the log is a wait."""
     plain: dict[str, Any] = copy.deepcopy(document)
     del plain["components"]["securitySchemes"], plain["paths"]["/api/v1/changes/events"]
     plain["paths"] = dict(sorted(plain["paths"].items(), key=lambda path: "/proxies" in path[0]))

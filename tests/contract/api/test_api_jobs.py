@@ -130,7 +130,7 @@ async def test_jobs_are_listed_newest_first_by_filter_and_cursor(front: Front) -
         assert field["message"].startswith("unknown pipeline 'pets'; did you mean 'places'? choose from ")
 
 
-async def test_filters_that_name_what_does_not_exist_are_refused_with_near_names(front: Front) -> None:
+async def test_unknown_names_in_filters_are_refused_with_near_names(front: Front) -> None:
     await front.app.database.write(
         "INSERT INTO domains (domain_name, base_url, created_at, updated_at)"
         " VALUES ('shop.example', 'https://shop.example', 1, 1)"
@@ -327,7 +327,7 @@ async def test_tasks_are_found_by_a_text_of_their_key_which_is_taken_literally(f
         assert await front.data(path, text=nothing) == []
 
 
-async def test_a_task_tells_what_its_time_was_spent_on(front: Front) -> None:
+async def test_a_task_shows_where_its_time_went(front: Front) -> None:
     job = await front.create(**ONE_QUERY)
     await front.work()
     (task,) = await front.data(f"/api/v1/jobs/{job}/tasks")

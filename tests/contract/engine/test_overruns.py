@@ -1,7 +1,7 @@
 """Steps that hold their process up for longer than its lease (trap 13): what they commit late is refused, every time.
 
 On the embedded store there is one process, so that a stopped one cannot come back late; a step that overruns can. The
-rescuer runs before the late commit, and the heartbeat does not hear of it, so that the fence is all there is.
+rescuer runs before the late commit, and the heartbeat does not notice it, so that only the fence is left.
 """
 
 import sys

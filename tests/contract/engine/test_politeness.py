@@ -1,4 +1,4 @@
-"""The engine against a web site: whose rules hold and what waits; the site's own log has the last word."""
+"""The engine against a web site: which rules are in force and what waits, judged by the site's own log."""
 
 import asyncio
 import time
@@ -154,24 +154,24 @@ async def test_new_rules_hold_without_a_restart__SC_7(open_rig: OpenRig) -> None
 
 
 @pytest.mark.parametrize(
-    ("robots", "rule"),
+    ("count", "robots", "rule"),
     [
-        ("User-agent: *\nAllow: /", {"rate": 4, "per": 2.0, "burst": 1}),
-        ("User-agent: *\nAllow: /", {"rate": 2, "per": 5.2, "burst": 2}),  # longer than a task waits for its lane
-        ("User-agent: *\nAllow: /", {"delay": (0.1, 0.6)}),
-        ("User-agent: *\nCrawl-delay: 1", {"rate": 10, "per": 1.0, "burst": 5, "crawl_delay": True}),
-        ("User-agent: *\nCrawl-delay: 2", {"crawl_delay": True}),
+        (8, "User-agent: *\nAllow: /", {"rate": 4, "per": 2.0, "burst": 1}),
+        (5, "User-agent: *\nAllow: /", {"rate": 2, "per": 5.2, "burst": 2}),  # longer than a task waits for its lane
+        (8, "User-agent: *\nAllow: /", {"delay": (0.1, 0.6)}),
+        (8, "User-agent: *\nCrawl-delay: 1", {"rate": 10, "per": 1.0, "burst": 5, "crawl_delay": True}),
+        (5, "User-agent: *\nCrawl-delay: 2", {"crawl_delay": True}),
     ],
     ids=["rate", "slow rate", "random pause", "crawl-delay with a burst", "crawl-delay"],
 )
 async def test_a_rate_limited_lane_sends_first_in_first_out__SC_7(
-    open_rig: OpenRig, robots: str, rule: dict[str, Any]
+    open_rig: OpenRig, count: int, robots: str, rule: dict[str, Any]
 ) -> None:
     """All tasks are leased before the first robots.txt is read, and some wait for longer than a task waits inside."""
     async with SandboxSite() as site:
         site.set_robots(robots)
         rig = await open_rig(looks())
-        pages = [f"/page/{n}" for n in range(1, 9)]
+        pages = [f"/page/{n}" for n in range(1, count + 1)]
         job = await rig.submit(plans([site.url(page, host="a.example") for page in pages]), "looks")
         worker = site_worker(rig, [site], RulesByHost(replace(SITE, robots=True, **rule)), robots=True)
         async with asyncio.timeout(120):
@@ -181,7 +181,7 @@ async def test_a_rate_limited_lane_sends_first_in_first_out__SC_7(
 
 
 async def test_a_second_request_of_a_task_comes_before_the_tasks_behind_it__SC_7(open_rig: OpenRig) -> None:
-    """The first two pages leave at once; all others are in the line when the first two ask for their second page."""
+    """The first two pages leave at once; all others are in the line when the first two request their second page."""
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         several = [

@@ -365,7 +365,7 @@ def _pages(folder: Path) -> int:
 async def test_the_step_of_a_lone_suspect_begins_in_the_ledger_after_its_lane_and_before_it_runs__R14(
     open_rig: OpenRig,
 ) -> None:
-    """A worker that takes over a lane holds its first request back: until then a kill says nothing about the task."""
+    """A worker that takes over a lane holds its first request back: until then a kill proves nothing about the task."""
     async with SandboxSite() as site:
         rig = await open_rig(looks(), lease=4.0)
         job = await rig.submit(plans([site.url("/page/1", host="a.example")]), "looks")

@@ -1,4 +1,4 @@
-"""Where Apify's address is set to something inside, the egress guard refuses it: the token never gets there."""
+"""If Apify's address is set to an internal one, the egress guard refuses it, and the token never gets there."""
 
 from pathlib import Path
 

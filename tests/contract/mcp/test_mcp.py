@@ -301,7 +301,7 @@ async def test_an_agent_searches_the_web_and_reads_what_it_found_within_its_budg
         assert front.sandbox.stats()["requests"] == 0
 
 
-async def test_an_agent_reads_a_stored_page_and_is_told_so(tmp_path: Path) -> None:
+async def test_an_agent_reads_a_stored_page_that_is_marked_as_stored(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, url, site), agent(url) as (client, _):
         first = await called(client, "read_page", url=site.url("/two"), max_age="1h")
         again = await called(client, "read_page", url=site.url("/two"), max_age="1h")

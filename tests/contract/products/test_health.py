@@ -61,7 +61,7 @@ async def prices(shop: Shop) -> dict[int, Any]:
 
 
 async def broken_shop(shop_of: OpenShop, parser: Broken) -> tuple[Shop, dict[int, Any]]:
-    """A shop that was read well yesterday and whose prices are hardly found today."""
+    """A shop that was read well yesterday and whose prices are mostly missing today."""
     shop = await shop_of(pages=PAGES, change_days=(0, 0), settings={"product_wrappers": "propose"})
     await crawl_all(shop)
     good = await prices(shop)

@@ -118,7 +118,8 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
 async def test_a_keyword_is_looked_for_among_sightings_that_an_index_finds(
     request: pytest.FixtureRequest, store: str, tmp_path: Path
 ) -> None:
-    """PostgreSQL may walk a table that has three rows. Told not to, it does so only where no index would serve."""
+    """PostgreSQL may scan a table that has three rows. With sequential scans disabled, it does so only where no index
+    would serve."""
     if store == "postgres":
         url = request.getfixturevalue("postgres_url")
         admin = await asyncpg.connect(url)

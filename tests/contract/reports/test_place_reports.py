@@ -107,7 +107,7 @@ async def test_an_export_has_every_record_once(rig: PlacesRig) -> None:
 
 
 async def test_a_list_does_not_end_where_a_name_was_merged_away__PL_13(rig: PlacesRig) -> None:
-    """Seen by its cid and by its placeId before anybody knew that these are one: one sighting leads nowhere now."""
+    """Seen by its cid and by its placeId before these were known to be one place: one sighting leads nowhere now."""
     by_cid, by_id = {"title": "The Anchor", "cid": "77"}, {"title": "The Anchor", "placeId": "ChIJ-anchor"}
     job = await rig.submit("bars", zips=("85001", "85003", "85004", "85006"), pages=1)
     pages = {"85001/1": [by_cid], "85003/1": [by_id], "85004/1": [by_id | by_cid], "85006/1": found(1, 3)}

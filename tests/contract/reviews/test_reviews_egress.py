@@ -1,4 +1,4 @@
-"""Where Google's addresses are set to something inside, the egress guard refuses them: no token ever gets there."""
+"""If one of Google's addresses is set to an internal one, the egress guard refuses it, and no token ever gets there."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ from tests.support.reviews import open_reviews
 
 CAPACITY, RATE = 10, 25.0
 LATE = 0.15
-"""Seconds by which a busy machine may deliver a request later than another that was sent after it."""
+"""Seconds by which a busy machine may deliver a request later than one that was sent after it."""
 
 
 def lanes(tmp_path: Path, **given: Any) -> set[tuple[float | None, float, int, str]]:

@@ -27,7 +27,7 @@ TENANTS = {
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """The log as it is written in earnest, but without the net that knows these secrets by heart."""
+    """The log as it is written in production, without the redaction of known secret values."""
     with logging_to(io.StringIO()) as out:
         yield out
 

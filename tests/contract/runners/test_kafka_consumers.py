@@ -112,8 +112,8 @@ async def test_messages_that_are_repeated_late_or_not_ours_change_nothing__R15(
 
 
 async def test_an_offset_is_committed_when_all_tasks_before_it_have_ended(rig: EngineRig, topic: StageTopic) -> None:
-    """Of a partition's messages the first takes long: all of them wait for it. A task that is given back is over, too:
-    the ledger has it."""
+    """The first message of a partition takes long, and all others wait for it. A task that is given back is also done
+    with: the ledger has it."""
     await rig.submit(many(1, prefix="long", seconds=50.0))
     await rig.submit(many(40))
     worker = rig.worker()

@@ -93,7 +93,9 @@ async def test_described_fields_are_quotes_with_their_source_and_cost(
     assert Decimal(data["cost_usd"]) == Decimal(job["spent"]) / 1_000_000
 
 
-async def test_what_selectors_find_is_not_asked_for(simple_model: tuple[Service, SimulatedModel]) -> None:
+async def test_the_model_gets_no_question_about_fields_that_selectors_find(
+    simple_model: tuple[Service, SimulatedModel],
+) -> None:
     service, model = simple_model
     got = await ask(service, {"fields": {"title": {"css": "h1", "describe": "its name"}}})
     assert got.json()["data"]["result"] == {"title": "Oak Table"}
@@ -262,7 +264,7 @@ async def test_a_refused_key_pauses_the_job_with_the_remedy_and_costs_nothing(
 
 
 @pytest.mark.parametrize("trouble", [429, 500, 503, 0])
-async def test_a_model_in_trouble_is_asked_again_later(
+async def test_a_failing_model_gets_its_question_again_later(
     simple_model: tuple[Service, SimulatedModel], trouble: Any
 ) -> None:
     service, model = simple_model
@@ -409,7 +411,7 @@ async def test_the_days_spending_is_shown_and_capped(tmp_path: Path) -> None:
         assert len(model.log) == 1
 
 
-async def test_without_a_price_nothing_is_asked(tmp_path: Path) -> None:
+async def test_without_a_price_no_question_is_sent(tmp_path: Path) -> None:
     async with opened(tmp_path, llm_price_out=None) as (service, _):
         got = await ask(service)
         assert got.status_code == 422

@@ -147,7 +147,7 @@ async def test_a_file_that_takes_too_long_fails_alone(simple: Service) -> None:
     assert (await read(simple, pdf(), PDF)).status_code == 200
 
 
-def test_kinds_are_told_by_the_first_bytes() -> None:
+def test_kinds_are_recognised_by_the_first_bytes() -> None:
     assert [document_kind(each) for each in (pdf(), docx(), b"PK\x03\x04...", b"<html>")] == ["PDF", "DOCX", None, None]
 
 

@@ -1,4 +1,4 @@
-"""`max_age`: a stored page that is young enough answers without a request, and the result says so."""
+"""`max_age`: a recently stored page answers without a request, and the result is marked as stored."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ async def read(service: Service, path: str = "/peat", **more: Any) -> dict[str, 
     return dict(answer.json())
 
 
-async def test_a_young_page_answers_without_a_request_and_says_so(service: Service) -> None:
+async def test_a_recently_stored_page_answers_without_a_request_and_is_marked_as_stored(service: Service) -> None:
     service.site.answers["/peat"] = SiteAnswer(200, PAGE)
     first = await read(service, max_age=3600)
     assert (first["meta"]["stored"], asked(service, "/peat")) == (False, 1)

@@ -23,7 +23,7 @@ RECORDS: dict[str, type[Record]] = {Thing.kind: Thing, Seen.kind: Seen}
 
 
 class Kept:
-    """A sink that keeps what it gets; `refuses` are keys that it never takes."""
+    """A sink that keeps its changes; `refuses` are keys that it never takes."""
 
     name, kinds, pipelines = "kept", frozenset({"thing"}), None
 

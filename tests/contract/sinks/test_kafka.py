@@ -1,6 +1,6 @@
 """The Kafka sink on a mock cluster: the form of messages, its cursor, outages, errors that brokers answer with.
 
-That a transaction is whole when its publisher dies is shown on a real broker (`tests/servers/test_kafka.py`).
+`tests/servers/test_kafka.py` shows on a real broker that a transaction is whole when its publisher dies.
 """
 
 import asyncio

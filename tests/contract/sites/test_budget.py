@@ -1,4 +1,4 @@
-"""The budget of a crawl (pages, bytes, minutes) at and past its limits, and what a plan says."""
+"""The budget of a crawl (pages, bytes, minutes) at and past its limits, and in its plan."""
 
 from tests.support.linked import Linked
 

@@ -43,7 +43,7 @@ async def test_a_copy_names_its_original_and_a_page_has_text_links_language_and_
     assert home["links_in"] == len(linking) - 1, "every page links to the home page, which does not count itself"
 
 
-async def test_a_repeated_crawl_asks_conditionally_and_writes_only_what_changed(linked: OpenLinked) -> None:
+async def test_a_repeated_crawl_sends_conditional_requests_and_writes_only_changes(linked: OpenLinked) -> None:
     site = await linked(pages=20, traps=False)
     await site.crawl()
     before = await site.pages()

@@ -1,4 +1,4 @@
-"""A pipeline with a record that uses all that a record table can have, and a plain table. Its migrations are in this
+"""A pipeline with a record that uses everything a record table can have, and a plain table. Its migrations are in this
 folder."""
 
 from datetime import datetime

@@ -23,7 +23,7 @@ CASES = sorted(path.parent.name for path in HERE.glob("*/output.json"))
 
 @cache
 def read(case: str) -> tuple[Parser, ProductFindings, str | None]:
-    """The parser of a case, what it finds, and the words with which the page says that it has no product."""
+    """The parser of a case, what it finds, and the words by which the page shows that it has no product."""
     url = json.loads((HERE / case / "inputs" / "target.json").read_text())["url"]
     document = Document((HERE / case / "inputs" / "page.html").read_bytes(), url)
     parser = parsers().for_url(url)

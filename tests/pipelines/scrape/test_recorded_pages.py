@@ -1,4 +1,4 @@
-"""Each directory beside this file is a case: `inputs/` is a page and what it was asked for, `output.json` what we read.
+"""Each directory of this folder is a case: `inputs/` is a page and its request, `output.json` the expected result.
 
 The pages are written for these tests, in the layouts that public pages have; the people and firms on them do not exist.
 """
