@@ -40,7 +40,7 @@ settings.register_profile(
 settings.load_profile("default")
 
 use_memory()
-# Programs that a shell starts in the background ignore Ctrl-C, and so would all processes that tests start and interrupt.
+# A shell starts background jobs with SIGINT ignored, and processes that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Collecting makes a great deal that stays: looking through it for garbage took two thirds of the time.

@@ -9,7 +9,7 @@ import psutil
 
 MEMORY = Path("/dev/shm")
 ROOM = 6 << 30
-"""Bytes that must be free, in the folder and in memory: a whole run of six processes holds less than three quarters of it."""
+"""Bytes that must be free, in the folder and in memory: a run of six processes holds less than three quarters of it."""
 
 
 def use_memory() -> None:
