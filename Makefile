@@ -15,8 +15,9 @@ ARGS    ?=
 FILES   := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST  := $(BIN)/python -m pytest $(FILES)
 SIZE    := -m "not chaos and not servers"
-CORE    := tests/unit tests/contract -m "not chaos and not servers and not postgres" --ignore=tests/contract/runners \
-           --ignore-glob='*_kills.py' --ignore-glob='*_browser.py' --ignore-glob='tests/contract/test_browser_*.py'
+CORE    := tests/unit tests/contract -m "not chaos and not servers and not postgres and not browser" \
+           --ignore=tests/contract/runners --ignore=tests/contract/api/test_api_fuzz.py --ignore-glob='*_kills.py' \
+           --ignore-glob='*_browser.py' --ignore-glob='tests/contract/test_browser_*.py'
 
 # Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -60,9 +61,9 @@ quick: $(DEV) ## format, lint and unit tests, under a minute
 	$(BIN)/ruff check .
 	$(PYTEST) -n logical -q tests/unit $(ARGS)
 
-# No PostgreSQL, no broker, no browser and no killed process. Where another server is not installed, its tests are skipped.
+# No PostgreSQL, no broker, no browser, no killed process and no fuzzing. Where another server is not installed, its tests are skipped.
 test-core: $(DEV) ## unit tests, and the contracts on SQLite: about 3 minutes
-	$(PYTEST) -n logical -q $(CORE) $(ARGS)
+	$(PYTEST) -q $(CORE) $(ARGS)
 
 check: $(DEV) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check .

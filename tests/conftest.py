@@ -60,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if one is not None and one.args != (False,) and "postgres" in given.values():
             item.add_marker(pytest.mark.chaos)
         fixtures = set(getattr(item, "fixturenames", ()))
+        if "chromium" in fixtures:
+            item.add_marker(pytest.mark.browser)
         if "postgres" in given.values() or {"postgres", "postgres_server", "require_postgres"} & fixtures:
             item.add_marker(pytest.mark.postgres)
 

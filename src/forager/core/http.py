@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from operator import attrgetter
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -338,6 +339,19 @@ class Response:
         values: tuple[Any, ...] = (*_BUT_BLOB(self), blob)
         return Response(*values)
 
+    def header(self, name: str) -> str | None:
+        """Return a header by its name in lower case; None if there is none."""
+        return next((value for key, value in self.headers.items() if key.lower() == name), None)
+
+    def subject(self) -> str:
+        """Return host and path, for messages: a query may hold secrets."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname or 'The site'}{parts.path}"[:200]
+
+    def facts(self) -> dict[str, int]:
+        """Return the facts of a call to a site: status, duration, and whether a browser rendered the answer."""
+        return {"api_status": self.status, "api_ms": self.elapsed_ms, "rendered": int(self.rendered)}
+
     def json(self) -> Any:
         """Return the decoded body. Raises `Permanent`, with the body as evidence, if it is not JSON."""
         try:
@@ -349,7 +363,7 @@ class Response:
 
     def retry_after(self) -> float | None:
         """Return the seconds of a `Retry-After` header in either form; None if it is missing or invalid."""
-        given = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+        given = (self.header("retry-after") or "").strip()
         if not given:
             return None
         seconds = _SECONDS.fullmatch(given)

@@ -8,9 +8,12 @@ the task sets the next due time with the record that it finds; its `on_end` hook
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 from uuid import UUID
 
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from forager.core.clock import in_seconds
 from forager.core.ids import checked_name
 from forager.core.record import Record
 from forager.core.task import Plan, Task
@@ -21,6 +24,23 @@ MOST_AT_ONCE = 1_000
 MakeTask = Callable[[Any], Plan | Task | None]
 """record → its task. A pure function."""
 
+
+LEAST_INTERVAL, MOST_INTERVAL = 60, 366 * 86_400
+
+
+def _sensible(seconds: int) -> int:
+    if not LEAST_INTERVAL <= seconds <= MOST_INTERVAL:
+        raise ValueError("must be at least a minute and at most 366 days; write it with its unit, such as 6h or 1d")
+    return seconds
+
+
+Interval = Annotated[
+    int,
+    BeforeValidator(in_seconds),
+    AfterValidator(_sensible),
+    WithJsonSchema({"type": "integer", "minimum": LEAST_INTERVAL, "maximum": MOST_INTERVAL}),
+]
+"""Seconds between two visits of a record, as a field of a job or a request; a text such as `6h` is read."""
 
 STANDING_JOBS = " recheck"
 """Beginning of the idempotency keys of all standing jobs, before a slash."""

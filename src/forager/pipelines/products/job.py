@@ -9,7 +9,6 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -17,10 +16,10 @@ from pydantic import (
 )
 from pydantic import model_validator as validator_of_model
 
-from forager.core.clock import in_seconds
 from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.core.pipeline import JobLimits, Parts
+from forager.core.recheck import Interval
 from forager.core.table import TableRow
 from forager.core.task import Plan
 from forager.extract.text.urls import canonical_url
@@ -41,21 +40,6 @@ PageUrl = Annotated[
     WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
 ]
 """Stored in its one spelling: the same page under two addresses is one page."""
-
-
-def _sensible(seconds: int) -> int:
-    if not 60 <= seconds <= 366 * DAY:
-        raise ValueError("must be at least a minute and at most 366 days; write it with its unit, such as 6h or 1d")
-    return seconds
-
-
-Frequency = Annotated[
-    int,
-    BeforeValidator(in_seconds),
-    AfterValidator(_sensible),
-    WithJsonSchema({"type": "integer", "minimum": 60, "maximum": 366 * DAY}),
-]
-"""Seconds between two crawls of a page; a text such as `6h` is read."""
 
 
 class StoredPage(BaseModel):
@@ -80,7 +64,7 @@ class PageOfJob(BaseModel):
     url: PageUrl
     priority: int | None = Field(default=None, ge=1, le=10, description="Orders the pages of the job; 1 is first.")
     scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
-    frequency: Frequency | None = Field(default=None, description="Time between two crawls: seconds, or `6h`.")
+    frequency: Interval | None = Field(default=None, description="Time between two crawls: seconds, or `6h`.")
     max_retries: int | None = Field(default=None, ge=0, le=10)
 
     def own(self) -> dict[str, Any]:
@@ -106,7 +90,7 @@ class CrawlOptions(BaseModel):
     priority: int = Field(default=5, ge=1, le=10, description="1 is the highest, 10 the lowest.")
     scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
     recrawl: bool = Field(default=True, description="Crawl the pages repeatedly, at the interval `frequency`.")
-    frequency: Frequency | None = Field(
+    frequency: Interval | None = Field(
         default=None,
         description="Time between two crawls of a page: seconds, or a text such as `6h`; without it the domain's own, "
         "or a day.",

@@ -95,10 +95,10 @@ _TEXTUAL = ("html", "xml", "text/plain")
 
 def refuse_unless_answered(response: Response) -> None:
     """Raise unless the answer is a success: `Transient` if it may pass, `Permanent` with the page if it will not."""
-    status, where = response.status, place_of(response)
+    status, where = response.status, response.subject()
     if status >= 500:
         message, reason = f"{where} failed ({status}).", Reason.SERVER_ERROR
-        raise Transient(message, facts=facts_of(response), reason=reason, error_type=ErrorType.HTTP)
+        raise Transient(message, facts=response.facts(), reason=reason, error_type=ErrorType.HTTP)
     if response.looks in ("block", "challenge"):
         message = f"{where} blocked the request as a bot ({status}). Slow the lane down, or use other proxies."
         raise _refused(response, BLOCKED, message, ErrorType.BLOCKED)
@@ -111,32 +111,17 @@ def refuse_unless_answered(response: Response) -> None:
 def refuse_unless_page(response: Response) -> None:
     """The same, and it must be text."""
     refuse_unless_answered(response)
-    kind = (header(response, "content-type") or "").lower()
+    kind = (response.header("content-type") or "").lower()
     if is_binary(response.body, kind):
-        message = f"{place_of(response)} sent binary data, which is not a web page."
+        message = f"{response.subject()} sent binary data, which is not a web page."
         raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
     if kind and not any(known in kind for known in _TEXTUAL):
-        message = f"{place_of(response)} sent {kind.partition(';')[0]}, which is not a web page."
+        message = f"{response.subject()} sent {kind.partition(';')[0]}, which is not a web page."
         raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
-
-
-def header(response: Response, name: str) -> str | None:
-    """A header by its name in lower case."""
-    return next((value for key, value in response.headers.items() if key.lower() == name), None)
-
-
-def place_of(response: Response) -> str:
-    """Host and path, without the query."""
-    parts = urlsplit(response.url)
-    return f"{parts.hostname or 'The site'}{parts.path}"[:200]
-
-
-def facts_of(response: Response) -> dict[str, int]:
-    return {"api_status": response.status, "api_ms": response.elapsed_ms, "rendered": int(response.rendered)}
 
 
 def _refused(response: Response, reason: str, message: str, error_type: ErrorType) -> Permanent:
-    evidence, facts = response.evidence(), facts_of(response)
+    evidence, facts = response.evidence(), response.facts()
     return Permanent(message, evidence=evidence, cost=1, facts=facts, reason=reason, error_type=error_type)
 
 
@@ -259,8 +244,8 @@ def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> Craw
         crawled_at=response.at,
         fetched_at=response.at if whole else None,
         html=response.blob,
-        etag=header(response, "etag") or (CLEAR if whole else None),
-        last_modified=header(response, "last-modified") or (CLEAR if whole else None),
+        etag=response.header("etag") or (CLEAR if whole else None),
+        last_modified=response.header("last-modified") or (CLEAR if whole else None),
         confirmed=task.confirmed + 1 if response.status == 304 else 0,
         failed_at=CLEAR,
         **about,

@@ -23,8 +23,6 @@ from forager.pipelines.products.page_outcome import (
     GONE,
     NOT_A_PAGE,
     NOT_FOUND,
-    facts_of,
-    place_of,
     refuse_unless_answered,
 )
 from forager.pipelines.products.records import Product
@@ -161,7 +159,7 @@ class Downloads:
         size = image_size(response.body)
         if size is None:
             raise Permanent(
-                f"{place_of(response)} is not a picture that can be read (PNG, JPEG, GIF, WebP).",
+                f"{response.subject()} is not a picture that can be read (PNG, JPEG, GIF, WebP).",
                 reason=NOT_A_PAGE,
                 error_type=ErrorType.PARSE,
             )
@@ -177,7 +175,7 @@ class Downloads:
             height=size[1],
             file_size=len(response.body),
         )
-        return Done(records=(picture,), cost=0, facts=facts_of(response))
+        return Done(records=(picture,), cost=0, facts=response.facts())
 
 
 def _gone(product_hash: str, place: int) -> Gone:

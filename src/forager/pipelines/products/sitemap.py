@@ -14,7 +14,7 @@ from forager.core.storage import read_or_fetch
 from forager.core.task import Plan
 from forager.extract.sitemaps import LARGEST, from_robots, is_index, locations
 from forager.extract.text.urls import canonical_url
-from forager.pipelines.products.page_outcome import NOT_A_PAGE, facts_of, place_of, refuse_unless_answered
+from forager.pipelines.products.page_outcome import NOT_A_PAGE, refuse_unless_answered
 from forager.pipelines.products.tasks import Crawl, PageOptions, Sitemap
 
 DEEPEST_INDEX = 3
@@ -31,21 +31,21 @@ async def read_sitemap(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcom
     room = min(MAX_CHILDREN - 1, task.most or MAX_CHILDREN)
     index, found, rest = await parse(fetch, read_addresses, response.body, task.url, task.start, room)
     if index and task.level >= DEEPEST_INDEX:
-        message = f"{place_of(response)}: sitemap indexes nest too deep."
-        raise Permanent(message, facts=facts_of(response), error_type=ErrorType.PARSE)
+        message = f"{response.subject()}: sitemap indexes nest too deep."
+        raise Permanent(message, facts=response.facts(), error_type=ErrorType.PARSE)
     plans = await asyncio.to_thread(_plans, task, found, index=index)
     if rest is not None:
         level, most = task.level, task.most
         plans.append(plan_for(task, Sitemap, url=task.url, level=level, start=rest, stored=response.blob, most=most))
     if not plans and not task.start:
         raise Permanent(
-            f"{place_of(response)} has no address of this site in it.",
+            f"{response.subject()} has no address of this site in it.",
             evidence=response.evidence(),
-            facts=facts_of(response),
+            facts=response.facts(),
             reason=NOT_A_PAGE,
             error_type=ErrorType.PARSE,
         )
-    return Done(tasks=plans, cost=0, facts={**facts_of(response), "links": len(plans)})
+    return Done(tasks=plans, cost=0, facts={**response.facts(), "links": len(plans)})
 
 
 async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
@@ -55,7 +55,7 @@ async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> O
     named = await parse(fetch, from_robots, response.body) if response.status == 200 else []
     urls = [url for each in named if (url := same_host(each, task.url))] or [f"{root}/sitemap.xml"]
     plans = [plan_for(task, Sitemap, url=url, level=1, most=task.most) for url in dict.fromkeys(urls)]
-    return Done(tasks=plans, cost=0, facts=facts_of(response))
+    return Done(tasks=plans, cost=0, facts=response.facts())
 
 
 def plan_for(task: PageOptions, kind: type[Crawl] | type[Sitemap], **values: Any) -> Plan:

@@ -21,11 +21,9 @@ from forager.pipelines.products.page_outcome import (
     GONE,
     NOT_FOUND,
     Seen,
-    facts_of,
     gone_of,
     offer_of,
     page_of,
-    place_of,
     product_of,
     read_by,
     refuse_unless_page,
@@ -62,11 +60,11 @@ class Crawler:
             response = await fetch(self._request(task))
         if response.status == 304:
             seen_page = page_of(task, response, "unchanged")
-            return Done(records=(seen_page, *seen_again(task)), cost=1, facts=facts_of(response))
+            return Done(records=(seen_page, *seen_again(task)), cost=1, facts=response.facts())
         if response.status in GONE:
             page = page_of(task, response, "gone")
             gone = gone_of(task, NOT_FOUND, status=response.status)
-            return Done(records=(page,), gone=(gone,), cost=1, facts=facts_of(response))
+            return Done(records=(page,), gone=(gone,), cost=1, facts=response.facts())
         refuse_unless_page(response)
         url = _address(task, response)
         parser, wrappers = self.parsers.for_url(url), await self.wrappers.of(host_of(url))
@@ -92,13 +90,13 @@ class Crawler:
         try:
             seen = await read_by(offload_of(fetch), response.body, url, parser, wrappers=wrappers)
         except ParseFailed as error:
-            evidence, facts = response.evidence(), facts_of(response)
+            evidence, facts = response.evidence(), response.facts()
             raise ParseFailed(error.message, reason=error.reason, evidence=evidence, facts=facts).at(
-                place_of(response)
+                response.subject()
             ) from error
         except Exception as error:
             raise Permanent(
-                f"The parser {parser.name} (version {parser.version}) broke on {place_of(response)}: {error}",
+                f"The parser {parser.name} (version {parser.version}) broke on {response.subject()}: {error}",
                 evidence=response.evidence(),
                 error_type=ErrorType.PARSE,
             ) from error
@@ -155,11 +153,11 @@ def _parse_later(task: Crawl, response: Response, parser: Parser) -> Done:
     page = page_of(task, response, "unparsed")
     plans = [] if response.blob is None else [Plan(Parse(url=task.url, html=response.blob), rank=task.priority)]
     health = counted(parser, task.lane(), response.at, ProductFindings())
-    return Done(records=(page,), tasks=plans, cost=1, facts=facts_of(response), effects=(health,))
+    return Done(records=(page,), tasks=plans, cost=1, facts=response.facts(), effects=(health,))
 
 
 def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
-    facts = {**facts_of(response), "products": int(seen.findings.is_product), "links": len(seen.links)}
+    facts = {**response.facts(), "products": int(seen.findings.is_product), "links": len(seen.links)}
     if seen.missing is not None:
         page = page_of(task, response, "missing", misses=task.misses + 1)
         return Done(records=(page,), gone=tuple(soft_gone(task, seen)), cost=1, facts=facts)

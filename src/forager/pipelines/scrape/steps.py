@@ -303,7 +303,7 @@ class _Visit:
                     raise
         if reading.kind != "item":
             reason, message = reasons.INSTEAD[reading.kind]
-            raise _failure(reason, f"{_where(response)} {message}", response)
+            raise _failure(reason, f"{response.subject()} {message}", response)
         return reading
 
     async def further(self, reading: Reading) -> None:
@@ -387,14 +387,14 @@ class _Visit:
         kind = document_kind(response.body)
         if kind is None:
             return response
-        where = _where(response)
+        where = response.subject()
         try:
             html = await parse(self.fetch, document_html, response.body, limit=READ_DOCUMENT)
         except ReadError as error:
             message = f"{where} is a {kind} file that cannot be read: {str(error).partition(': ')[2] or error}."
             raise _failure(reasons.NOT_A_PAGE, message, response) from error
         except ParseFailed as error:
-            raise ParseFailed(error.message, reason=error.reason, facts=_facts(response)).at(where) from error
+            raise ParseFailed(error.message, reason=error.reason, facts=response.facts()).at(where) from error
         self.is_document = True
         return replace(response, body=html.encode("utf-8", "replace"), headers=_HTML)
 
@@ -428,8 +428,8 @@ class _Visit:
             extracted = await parse(self.fetch, read_page, *reading.question(response))
         except ParseFailed as error:
             raise ParseFailed(
-                error.message, reason=error.reason, evidence=response.evidence(), facts=_facts(response)
-            ).at(_where(response)) from error
+                error.message, reason=error.reason, evidence=response.evidence(), facts=response.facts()
+            ).at(response.subject()) from error
         reading.add(response, extracted)
 
     async def _read(self, response: Response) -> Reading:
@@ -438,29 +438,29 @@ class _Visit:
         if reading.wall is not None:
             # A page that was requested with a login may repeat it, so nothing of the page is quoted.
             detail = f": {reading.wall}" if self.login is None else "; the configured login was rejected."
-            message = f"{_where(response)} requires a login{detail}"
+            message = f"{response.subject()} requires a login{detail}"
             raise _failure(reasons.LOGIN_WALL, message, response)
         return reading
 
 
 def refuse_unless_page(response: Response) -> None:
     """Raise for any answer that is not a page: `Transient` if it may pass, else `Permanent`."""
-    status, where = response.status, _where(response)
+    status, where = response.status, response.subject()
     if status >= 500:
         failed = f"{where} failed ({status})."
-        raise Transient(failed, facts=_facts(response), reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
+        raise Transient(failed, facts=response.facts(), reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
     reason, message = _refusal(response, status, where)
     if reason:
         raise _failure(reason, message, response)
 
 
 def _failure(reason: str, message: str, response: Response) -> Permanent:
-    evidence, facts = response.evidence(), _facts(response)
+    evidence, facts = response.evidence(), response.facts()
     return Permanent(message, evidence=evidence, facts=facts, reason=reason, error_type=reasons.TYPES[reason])
 
 
 def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
-    kind = next((v for k, v in response.headers.items() if k.lower() == "content-type"), "").lower()
+    kind = (response.header("content-type") or "").lower()
     if response.looks in ("block", "challenge"):
         return (
             reasons.BLOCKED,
@@ -509,16 +509,6 @@ async def final_failures(*, kept: bool) -> AsyncIterator[None]:
         if not kept:
             error.evidence = None
         raise
-
-
-def _where(response: Response) -> str:
-    """Return the page's URL without its query, which may contain secrets."""
-    parts = urlsplit(response.url)
-    return f"{parts.hostname or 'The site'}{parts.path}"[:200]
-
-
-def _facts(response: Response) -> dict[str, int]:
-    return {"api_status": response.status, "api_ms": response.elapsed_ms, "rendered": int(response.rendered)}
 
 
 # Recognises login walls: pages with a login form instead of the requested page. Pure.

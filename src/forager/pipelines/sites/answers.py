@@ -1,7 +1,5 @@
 """Classify answers that are not pages: retry, fail, or leave out. Pure."""
 
-from urllib.parse import urlsplit
-
 from forager.core.errors import Permanent, Transient
 from forager.core.http import Response
 from forager.core.states import ErrorType, Reason
@@ -16,10 +14,10 @@ _TEXTUAL = ("html", "xml", "text/plain")
 
 def refuse_unless_answered(response: Response) -> None:
     """Raise unless the answer is a success: `Transient` if it may pass, else `Permanent` with the answer."""
-    status, where = response.status, place_of(response)
+    status, where = response.status, response.subject()
     if status >= 500:
         message = f"{where} failed ({status})."
-        raise Transient(message, facts=facts_of(response), reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
+        raise Transient(message, facts=response.facts(), reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
     if response.looks in ("block", "challenge"):
         message = f"{where} blocked the request as a bot ({status}). Slow the lane down, or use other proxies."
         raise _refused(response, Reason.BLOCKED.value, message, ErrorType.BLOCKED)
@@ -29,25 +27,10 @@ def refuse_unless_answered(response: Response) -> None:
 
 def is_page(response: Response) -> bool:
     """Return whether an answer is text that can be read as a page."""
-    kind = (header(response, "content-type") or "").lower()
+    kind = (response.header("content-type") or "").lower()
     return not is_binary(response.body, kind) and (not kind or any(known in kind for known in _TEXTUAL))
 
 
-def header(response: Response, name: str) -> str | None:
-    """Return a header by its name in lower case."""
-    return next((value for key, value in response.headers.items() if key.lower() == name), None)
-
-
-def place_of(response: Response) -> str:
-    """Return host and path, without the query."""
-    parts = urlsplit(response.url)
-    return f"{parts.hostname or 'The site'}{parts.path}"[:200]
-
-
-def facts_of(response: Response) -> dict[str, int]:
-    return {"api_status": response.status, "api_ms": response.elapsed_ms, "rendered": int(response.rendered)}
-
-
 def _refused(response: Response, reason: str, message: str, error_type: ErrorType) -> Permanent:
-    evidence, facts = response.evidence(), facts_of(response)
+    evidence, facts = response.evidence(), response.facts()
     return Permanent(message, evidence=evidence, cost=1, facts=facts, reason=reason, error_type=error_type)

@@ -32,10 +32,7 @@ from forager.pipelines.sites.answers import (
     NOT_FOUND,
     OUTSIDE,
     TRAP,
-    facts_of,
-    header,
     is_page,
-    place_of,
     refuse_unless_answered,
 )
 from forager.pipelines.sites.frontier import Frontier
@@ -150,7 +147,7 @@ class SiteSteps:
             Plan(ReadSitemap(crawl=task.crawl, url=url, level=1, guessed=not urls))
             for url in dict.fromkeys(urls or [f"{root}/sitemap.xml"])
         ]
-        return plans, facts_of(response)
+        return plans, response.facts()
 
     async def sitemap(self, task: ReadSitemap, fetch: Fetch) -> Outcome:
         """Hand over the next part of a sitemap. The rest is a task of its own, on the stored file."""
@@ -159,13 +156,13 @@ class SiteSteps:
         with unknown_names_are_final():
             response = await read_or_fetch(fetch, task.stored, request)
         if response.status in GONE or (task.guessed and response.status >= 400):
-            return Done(cost=0, facts=facts_of(response))
+            return Done(cost=0, facts=response.facts())
         refuse_unless_answered(response)
         room = min(MAX_CHILDREN - 1, running.job.most if running.job.mode == "crawl" else MAX_CHILDREN)
         index, found, rest = await parse(fetch, read_sitemap, response.body, task.start, room)
         if index and task.level >= DEEPEST_INDEX:
-            message = f"{place_of(response)}: sitemap indexes nest too deep."
-            raise Permanent(message, facts=facts_of(response), error_type=ErrorType.PARSE)
+            message = f"{response.subject()}: sitemap indexes nest too deep."
+            raise Permanent(message, facts=response.facts(), error_type=ErrorType.PARSE)
         plans: list[Plan] = []
         addresses: Sequence[SiteAddress] = ()
         if index:
@@ -186,7 +183,7 @@ class SiteSteps:
             plans.append(Plan(more, rank=500))
         effects = [Effect(SiteCrawl, {"crawl": task.crawl}, add={"addresses": len(addresses)})] if addresses else []
         return Done(
-            records=addresses, tasks=plans, effects=effects, cost=0, facts={**facts_of(response), "links": len(found)}
+            records=addresses, tasks=plans, effects=effects, cost=0, facts={**response.facts(), "links": len(found)}
         )
 
     async def visit(self, task: VisitPage, fetch: Fetch) -> Outcome:
@@ -209,7 +206,7 @@ class SiteSteps:
         if response.status in GONE:
             page = SitePage(url_hash=task.key(), url=task.url, site=running.job.site)
             gone = Gone(page, NOT_FOUND, {"status": response.status})
-            return Done(gone=(gone,), effects=_counted(task, response, {}), cost=1, facts=facts_of(response))
+            return Done(gone=(gone,), effects=_counted(task, response, {}), cost=1, facts=response.facts())
         refuse_unless_answered(response)
         running.bytes += len(response.body)
         url = task.url if response.url == task.url else one_address(response.url)
@@ -229,13 +226,13 @@ class SiteSteps:
         if url != task.url and not task.again and not running.frontier.hand_over([url], task.url):
             # Another page has led there already: it has a task of its own.
             running.frontier.redirected(task.url, url)
-            return Done(effects=_counted(task, response, {"duplicates": 1}), cost=1, facts=facts_of(response))
+            return Done(effects=_counted(task, response, {"duplicates": 1}), cost=1, facts=response.facts())
         read = await self._read(fetch, response, url, running)
         return await self._settled(task, running, response, url, read)
 
     async def _read(self, fetch: Fetch, response: Response, url: str, running: Running) -> SitePageRead:
         form = running.job.form if running.job.mode == "crawl" and running.job.form != "fields" else None
-        kind, schema = header(response, "content-type"), running.job.schema_of_pages
+        kind, schema = response.header("content-type"), running.job.schema_of_pages
         return await parse(fetch, read_page, response.body, kind, url, form, schema, running.job.markdown)
 
     async def _settled(
@@ -251,7 +248,7 @@ class SiteSteps:
         new, trapped = running.admitted(wanted, url) if not task.again else ([], 0)
         frontier.note(url, read.text_print, new, original)
         counts = {"duplicates": int(original is not None), "trapped": trapped}
-        facts = {**facts_of(response), "links": len(read.links)}
+        facts = {**response.facts(), "links": len(read.links)}
         plans = running.plans(new, task.depth + 1)
         if job.mode == "map":
             found = _addresses([url, *new], job.site, "link")
@@ -331,9 +328,7 @@ def _unchanged(task: VisitPage, running: Running, response: Response, stored: Ro
     new, trapped = running.admitted(links, task.url) if follows else ([], 0)
     plans = running.plans(new, task.depth + 1)
     counts = {"unchanged": 1, "trapped": trapped}
-    return Done(
-        records=(page,), tasks=plans, effects=_counted(task, response, counts), cost=1, facts=facts_of(response)
-    )
+    return Done(records=(page,), tasks=plans, effects=_counted(task, response, counts), cost=1, facts=response.facts())
 
 
 def _page(
@@ -363,8 +358,8 @@ def _page(
         crawl=task.crawl,
         frequency=job.frequency,
         visited_at=response.at,
-        etag=header(response, "etag") or CLEAR,
-        last_modified=header(response, "last-modified") or CLEAR,
+        etag=response.header("etag") or CLEAR,
+        last_modified=response.header("last-modified") or CLEAR,
         confirmed=0,
         failed_at=CLEAR,
     )

@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -13,15 +12,14 @@ from pydantic import (
     model_validator,
 )
 
-from forager.core.clock import in_seconds
 from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.core.pipeline import JobLimits
+from forager.core.recheck import Interval
 from forager.extract.html.markdown import MarkdownOptions
 from forager.extract.schemas.spec import PageSchema
 from forager.extract.text.urls import canonical_url
 from forager.pipelines.sites.addresses import Scope
-from forager.pipelines.sites.records import DAY
 
 LONGEST_URL = 2_048
 LONGEST_PATTERN = 200
@@ -55,20 +53,6 @@ PathPattern = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_PATTERN),
     AfterValidator(_glob),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_PATTERN, "pattern": "^[/*]"}),
-]
-
-
-def _sensible(seconds: int) -> int:
-    if not 60 <= seconds <= 366 * DAY:
-        raise ValueError("must be at least a minute and at most 366 days; write it with its unit, such as 6h or 1d")
-    return seconds
-
-
-Frequency = Annotated[
-    int,
-    BeforeValidator(in_seconds),
-    AfterValidator(_sensible),
-    WithJsonSchema({"type": "integer", "minimum": 60, "maximum": 366 * DAY}),
 ]
 
 
@@ -124,7 +108,7 @@ class SiteJob(BaseModel):
     render: Render = Field(
         default="http", description="http, browser, or auto: a browser only for pages that need one."
     )
-    frequency: Frequency | None = Field(
+    frequency: Interval | None = Field(
         default=None,
         description="Visit each page again after about this time, sooner if it changes often: seconds, or `1d`. Without"
         " it, pages are visited once.",

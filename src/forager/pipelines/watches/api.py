@@ -10,7 +10,6 @@ from fastapi import Query
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -22,12 +21,12 @@ from pydantic import (
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.core.clock import in_seconds
 from forager.core.database import Database
 from forager.core.errors import Conflict, FieldError, NotFound, Refused, Rejected
 from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.core.ids import checked_name
+from forager.core.recheck import Interval
 from forager.core.storage import picture_path
 from forager.core.table import Effect
 from forager.extract.schemas.spec import Css, PageSchema
@@ -46,14 +45,7 @@ from forager.sdk.service import Service
 
 LONGEST_URL = 2_048
 MOST_WATCHES = 10_000
-LEAST_EVERY, MOST_EVERY = 60, 366 * 86_400
 Name = Annotated[str, InPath(max_length=100, description="Name.", examples=["oak-table"])]
-
-
-def _sensible(seconds: int) -> int:
-    if not LEAST_EVERY <= seconds <= MOST_EVERY:
-        raise ValueError("must be at least a minute and at most 366 days; write it with its unit, such as 1h or 1d")
-    return seconds
 
 
 class WatchBody(BaseModel):
@@ -86,12 +78,7 @@ class WatchBody(BaseModel):
     page_schema: str | PageSchema | None = Field(
         default=None, alias="schema", description="Watch fields: the name of a stored schema, or a schema."
     )
-    every: Annotated[
-        int,
-        BeforeValidator(in_seconds),
-        AfterValidator(_sensible),
-        WithJsonSchema({"type": "integer", "minimum": LEAST_EVERY, "maximum": MOST_EVERY}),
-    ] = Field(default=3_600, description="Seconds between two checks, or `1h`, `1d`.")
+    every: Interval = Field(default=3_600, description="Seconds between two checks, or `1h`, `1d`.")
     render: Render = Field(default="http", description="http, browser, or auto: a browser only where it is needed.")
     screenshots: bool = Field(default=False, description="Keep a picture before and after a change; needs a browser.")
     ignore: list[Ignored] = Field(

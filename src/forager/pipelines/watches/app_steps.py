@@ -70,7 +70,7 @@ class WatchSteps:
             response = await fetch(_request(watch))
         _refuse_unless_page(response)
         schema = PageSchema.model_validate(watch.page_schema) if watch.page_schema else None
-        kind = next((value for name, value in response.headers.items() if name.lower() == "content-type"), None)
+        kind = response.header("content-type")
         mode: Any = watch.mode
         seen = await parse(fetch, observe, response.body, kind, response.url, mode, watch.selector, schema)
         page = await self._page(watch, before, seen, response)
@@ -156,7 +156,7 @@ def _difference(watch: PageWatch, before: Before | None, seen: Observation, nois
 def _refuse_unless_page(response: Response) -> None:
     """Raise unless the answer is a page: `Transient` if it may pass, else `Permanent` with the answer."""
     status = response.status
-    kind = next((value for name, value in response.headers.items() if name.lower() == "content-type"), None)
+    kind = response.header("content-type")
     if status >= 500:
         raise Transient(f"The site failed ({status}).", reason=Reason.SERVER_ERROR, error_type=ErrorType.HTTP)
     error: ForagerError | None = None

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.recheck import Interval
 from forager.extract.text.prices import is_currency
 from forager.pipelines.products.api.examples import CRAWL_JOB, CRAWL_TASK, DOMAIN
-from forager.pipelines.products.job import USUAL, Frequency, PageUrl, turn_of
+from forager.pipelines.products.job import USUAL, PageUrl, turn_of
 from forager.pipelines.products.pipeline import NAME, priority_of
 from forager.pipelines.products.reports import catalogue, domains
 from forager.pipelines.products.reports.catalogue import CrawlTaskReport, SolePage, Status, crawl_tasks, stored_pages
@@ -77,7 +78,7 @@ class DomainBody(BaseModel):
     )
 
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="ISO 4217; null takes it back.")
-    crawl_frequency: Frequency | None = Field(
+    crawl_frequency: Interval | None = Field(
         default=None, description="Time between two crawls of a page: seconds, or a text such as `6h`."
     )
     crawl_delay_seconds: float | None = Field(
