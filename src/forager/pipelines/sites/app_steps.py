@@ -201,8 +201,8 @@ class SiteSteps:
             return _unchanged(task, running, response, stored)
         is_first = task.depth == 0 and not task.again
         if response.status in GONE and is_first and not running.known_before:
-            message = f"{place_of(response)} is not there ({response.status}). Correct the address."
-            raise Permanent(message, cost=1, facts=facts_of(response), reason=NOT_FOUND, error_type=ErrorType.HTTP)
+            message = f"{response.subject()} is not there ({response.status}). Correct the address."
+            raise Permanent(message, cost=1, facts=response.facts(), reason=NOT_FOUND, error_type=ErrorType.HTTP)
         if response.status in GONE:
             page = SitePage(url_hash=task.key(), url=task.url, site=running.job.site)
             gone = Gone(page, NOT_FOUND, {"status": response.status})
@@ -214,14 +214,12 @@ class SiteSteps:
             if is_first:
                 message = f"{task.url} redirects to {url or 'an unusable address'}, which is not part of the crawl."
                 message += " Crawl that address instead, or widen the crawl (--subdomains, --include)."
-                raise Permanent(message, cost=1, facts=facts_of(response), reason=OUTSIDE, error_type=ErrorType.HTTP)
+                raise Permanent(message, cost=1, facts=response.facts(), reason=OUTSIDE, error_type=ErrorType.HTTP)
             return Drop(OUTSIDE, "It redirects to a page that is not part of the crawl.")
         if not is_page(response):
             if is_first:
-                message = f"{place_of(response)} is a file, not a web page. To read it: forager scrape URL"
-                raise Permanent(
-                    message, cost=1, facts=facts_of(response), reason=NOT_A_PAGE, error_type=ErrorType.PARSE
-                )
+                message = f"{response.subject()} is a file, not a web page. To read it: forager scrape URL"
+                raise Permanent(message, cost=1, facts=response.facts(), reason=NOT_A_PAGE, error_type=ErrorType.PARSE)
             return Drop(NOT_A_PAGE, "It is not a web page.")
         if url != task.url and not task.again and not running.frontier.hand_over([url], task.url):
             # Another page has led there already: it has a task of its own.
