@@ -48,6 +48,7 @@ servers: $(DEV)
 	@scripts/setup s3
 	@scripts/setup pgbouncer
 	@scripts/setup ops
+	@scripts/setup clients
 	@$(BIN)/python -m pytest --collect-only -q $(SIZE) >/dev/null 2>&1 || true
 
 test-servers: $(DEV) ## what only a real Kafka broker and a real OpenSearch can show; needs Java 17 and Maven

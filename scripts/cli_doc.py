@@ -14,6 +14,7 @@ from forager.cli.root import app
 from forager.sdk.cli.invocation import ExitCode
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+EXAMPLE = "Example: "
 UNDOCUMENTED = frozenset({"help", "install_completion", "show_completion"})
 HEAD = """# The `forager` command
 
@@ -65,8 +66,16 @@ def _exit_codes() -> str:
 def _section(path: str, command: Any) -> str:
     words = " ".join(f"[{_name(p)}]" if not p.required else _name(p) for p in parameters(command) if _is_argument(p))
     usage = " ".join(part for part in ("forager", path, words, "[options]") if part)
-    text = "\n\n".join(textwrap.fill(each, 120) for each in (command.help or "").strip().split("\n\n"))
-    return f"## `forager {path}`\n\n{text}\n\n```\n{usage}\n```\n\n{_options(command)}"
+    paragraphs = (command.help or "").strip().split("\n\n")
+    text = "\n\n".join(textwrap.fill(each, 120) for each in paragraphs if not each.startswith(EXAMPLE))
+    shown = f"\n{each}" if (each := example(command)) else ""
+    return f"## `forager {path}`\n\n{text}\n\n```\n{usage}{shown}\n```\n\n{_options(command)}"
+
+
+def example(command: Any) -> str | None:
+    """Return the command line that the help of a command ends with."""
+    last = (command.help or "").strip().split("\n\n")[-1]
+    return " ".join(last.removeprefix(EXAMPLE).split()) if last.startswith(EXAMPLE) else None
 
 
 def _options(command: Any) -> str:

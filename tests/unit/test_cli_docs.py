@@ -49,6 +49,16 @@ def test_the_short_form_of_scrape_is_explained_where_it_is_looked_for() -> None:
     assert "`forager scrape URL` is the same" in dict(COMMANDS)["scrape page"].help
 
 
+def test_the_help_of_every_command_ends_with_an_example() -> None:
+    """Its last paragraph, such as `Example: forager jobs list`. tests/acceptance/test_help_examples.py runs them."""
+    same = {"crawl": "products run", "search for": "products search", "markets scrape": "listings run"}
+    same |= {"scrape page": "scrape", "scrape batch": "scrape run"}
+    examples = {path: str(cli_doc.example(command)) for path, command in COMMANDS}
+
+    wrong = [path for path, text in examples.items() if not text.startswith(f"forager {same.get(path, path)}")]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
 def test_every_command_and_option_has_a_sentence_and_json(path: str, command: Any) -> None:
     mute = [each.name for each in cli_doc.parameters(command) if not each.help]

@@ -136,17 +136,30 @@ def test_the_report_and_the_data_of_the_demo_have_the_crash_the_costs_and_the_ch
         back_after=1.5,
         pace=[(0.0, 0.0), (1.0, 5.0), (4.0, 10.0)],
     )
-    found = Found(figures=[("places", "9")], spending=CostLine("credits", 915.0, 558.0, "357 saved"), data={"n": 9})
-    change = {"kind": "product", "title": "Oak", "fields": [{"name": "price", "before": "9.00", "after": "8.00"}]}
+    found = Found(figures=[("places", "9")], spending=CostLine("credits", 915.0, 558.0, "357 saved"), data={"n": 9_000})
+    change = {"kind": "product", "title": "Oak", "fields": [{"name": "price", "before": "9.1", "after": "1008"}]}
     result = demo_all.DemoResult({"places": found}, [change], ["places: 0 lost"], (), course, 2, 10, 4.0)
 
     page, data = demo_all.report_page(result), demo_all.as_data(result, tmp_path)
 
     assert demo_all.crash_line(result) == "Survived kill -9 with 3 tasks in flight, back after 1.5 s. places: 0 lost."
-    assert all(text in page for text in ("kill -9", "915", "558", "Oak", "9.00", "8.00"))
+    assert all(text in page for text in ("kill -9", "915", "558", "Oak", "9.10", "1,008.00", "9,000"))
     assert data["spending"]["places"] == {"unit": "credits", "estimated": 915.0, "spent": 558.0}
     assert found.spending is not None
     assert found.spending.line() == "558 credits of at most 915 credits, 357 saved"
+
+
+async def test_new_amounts_of_money_come_first_and_those_that_were_unknown_before_come_later() -> None:
+    def changed(name: str, before: Any) -> dict[str, Any]:
+        return {"op": "changed", "title": name, "fields": [{"name": name, "before": before, "after": "2"}]}
+
+    class Latest:
+        async def get(self, _: str, **__: Any) -> list[Any]:
+            return [changed("stock", "1"), changed("rent_min", None), changed("price", "1")]
+
+    moved = await demo_all._moved(Latest(), "listing")  # type: ignore[arg-type]
+
+    assert [each["title"] for each in moved] == ["price", "rent_min", "stock"]
 
 
 def test_every_pipeline_with_a_demo_takes_part_in_the_common_one() -> None:

@@ -177,7 +177,7 @@ EXTRAS = {
     "celery": ("celery", "Celery workers"),
     "documents": ("pypdf", "PDF and DOCX files as pages"),
     "dlt": ("dlt", "Forager as a source of dlt"),
-    "duckdb": ("duckdb", "sinks that write DuckDB files"),
+    "duckdb": ("duckdb", "sinks and exports to DuckDB files"),
     "excel": ("xlsxwriter", "exports for Excel"),
     "fields": ("re2", "fields of your own with patterns or XPath"),
     "kafka": ("confluent_kafka", "Kafka sinks and workers"),

@@ -34,7 +34,10 @@ def list_dead(
     ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List dead letters by reason, with the total of each; within a reason newest first."""
+    """List dead letters by reason, with the total of each; within a reason newest first.
+
+    Example: forager dead list --reason timed_out
+    """
     from forager.sdk.cli import render
 
     async def ask(at: Reached) -> tuple[Any, Any]:
@@ -55,7 +58,10 @@ def list_dead(
 
 @app.command()
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Show one dead letter: its input, its error, and the upstream's response."""
+    """Show one dead letter: its input, its error, and the upstream's response.
+
+    Example: forager dead show <task>
+    """
     from forager.sdk.cli import render
 
     async def ask(at: Reached) -> tuple[Any, Any]:
@@ -105,7 +111,10 @@ def retry(
     every: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Requeue failed tasks and those skipped because of them: some by id, or all that match a filter."""
+    """Requeue failed tasks and those skipped because of them: some by id, or all that match a filter.
+
+    Example: forager dead retry <task>
+    """
     from forager.sdk.cli import render
 
     chosen = bool(job or pipeline or reason or error_type or every)
@@ -143,7 +152,10 @@ def retry(
 
 @app.command()
 def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Hide one dead letter from the list. The counters of its job stay as they are."""
+    """Hide one dead letter from the list. The counters of its job stay as they are.
+
+    Example: forager dead discard <task>
+    """
     from forager.sdk.cli import render
 
     answered = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))

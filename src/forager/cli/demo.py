@@ -29,6 +29,8 @@ def demo(
     Without a name, all pipelines run at once, and the worker is killed in the middle. Ends with a summary, a report and
     commands to try. With a name, only that pipeline runs. With --crash alone, it is places. Works in a data folder of
     its own (<home>/demo/all or <home>/demo/PIPELINE), fresh each time; your own data is not touched.
+
+    Example: forager demo --stay
     """
     from forager.cli import demo_run
     from forager.logging import quiet_logs

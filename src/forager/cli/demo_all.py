@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,7 @@ async def _follow(
         now = time.monotonic()
         if course.killed and course.back_after is None:
             course.back_after = now - course.killed["at"]
+            course.pace.append((now - course.began, float(course.killed["done"])))  # nothing ended in between
             view.say(f"back after {course.back_after:.1f} s: goes on where it was", style="green")
         ended = sum(progress.done(row.total()) for row in rows)
         course.pace.append((now - course.began, float(ended)))
@@ -175,7 +176,9 @@ def _news(change: Mapping[str, Any]) -> str:
     """`Oak Tray: price 9.00 → 8.00`, or the title alone of what is new."""
     first = change["fields"][:1]
     told = "".join(
-        f": {each['name'].replace('_', ' ')} {_value(each['before'])} → {_value(each['after'])}" for each in first
+        f": {name.replace('_', ' ')} {_value(each['before'], name)} → {_value(each['after'], name)}"
+        for each in first
+        for name in (str(each["name"]),)
     )
     return f"{change['title']}{told}"
 
@@ -231,8 +234,14 @@ async def _moved(api: Api, kind: str) -> list[Mapping[str, Any]]:
     """Return the newest changes of a kind of record with money first: a new price is what people look for."""
     changes = await api.get("/changes/latest", kinds=kind, limit=100)
     moved = [change for change in changes if change["op"] == "changed" and change["fields"]]
-    moved.sort(key=lambda change: change["fields"][0]["name"] not in MONEY)
+    moved.sort(key=_interest)
     return moved[: CHANGES_SHOWN // len(KIND_OF_CHANGE)]
+
+
+def _interest(change: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Sort an amount of money first, and a value that replaces another before one that is new or gone."""
+    first = change["fields"][0]
+    return first["name"] not in MONEY, None in (first["before"], first["after"])
 
 
 async def _stay(api: Api, world: DemoWorld, rows: Sequence[PipelineRow], home: Path, console: Any) -> None:
@@ -337,7 +346,12 @@ def show(result: DemoResult, home: Path, *, stay: bool = False) -> None:
         rows.add_row(
             *map(
                 render.plain,
-                (change["title"], first["name"].replace("_", " "), _value(first["before"]), _value(first["after"])),
+                (
+                    change["title"],
+                    first["name"].replace("_", " "),
+                    _value(first["before"], first["name"]),
+                    _value(first["after"], first["name"]),
+                ),
             )
         )
     console.print(rows)
@@ -421,8 +435,8 @@ def report_page(result: DemoResult) -> str:
             each["kind"],
             each["title"],
             field_["name"].replace("_", " "),
-            _value(field_["before"]),
-            _value(field_["after"]),
+            _value(field_["before"], field_["name"]),
+            _value(field_["after"], field_["name"]),
         )
         for each in result.changes
         for field_ in each["fields"][:1]
@@ -437,7 +451,7 @@ def report_page(result: DemoResult) -> str:
         f"{len(result.found)} pipelines at once, against simulated upstreams. Names are invented; the work was real.",
         html.tiles(
             [
-                *((title, str(next(iter(each.data.values()), ""))) for title, each in result.found.items()),
+                *((title, _tile(each)) for title, each in result.found.items()),
                 ("tasks", f"{result.tasks:,}"),
                 ("seconds", f"{result.seconds:.0f}"),
             ]
@@ -449,7 +463,7 @@ def report_page(result: DemoResult) -> str:
         ),
         html.section(
             "Cost, against the estimate",
-            html.table(("pipeline", "estimate", "spent", "unit", ""), costs, right=("estimate", "spent")),
+            html.table(("pipeline", "estimate", "spent", "unit", "note"), costs, right=("estimate", "spent")),
         ),
         html.section("Changed since the first look", html.table(("kind", "what", "field", "before", "now"), changed)),
         *(section for each in result.found.values() for section in each.sections),
@@ -460,7 +474,18 @@ def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
-def _value(value: Any) -> str:
+def _tile(found: Found) -> str:
+    """Return the first figure of a pipeline."""
+    value = next(iter(found.data.values()), "")
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _value(value: Any, name: str = "") -> str:
+    """Return a value for people; an amount of money with two decimals, unless it is whole."""
     if isinstance(value, list | dict):
         return render.some(len(value), "item")
+    if name in MONEY and isinstance(value, int | float | str):
+        with suppress(ValueError):
+            amount = float(value)
+            return f"{amount:,.0f}" if amount.is_integer() and name != "price" else f"{amount:,.2f}"
     return "none" if value is None else str(value)[:60]

@@ -15,7 +15,10 @@ MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "re
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Check Python, store, schema, keys, disk and upstream, and suggest fixes. Exit code 1 if there is a problem."""
+    """Check Python, store, schema, keys, disk and upstream, and suggest fixes. Exit code 1 if there is a problem.
+
+    Example: forager doctor
+    """
     from forager.app import checks
     from forager.logging import quiet_logs
     from forager.sdk.cli import render

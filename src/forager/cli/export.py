@@ -57,6 +57,8 @@ def export(
 
     The kinds and their filters (--where) are those of the API's /records/{kind}. A file appears when it is complete.
     With --output and --json the number of rows is printed as JSON.
+
+    Example: forager export place -o places.xlsx
     """
     from forager.sdk.cli import render
 

@@ -97,7 +97,10 @@ class FeatureCommand(TyperGroup):
         if self._kind is not None and isinstance(command, TyperGroup):
             from forager.cli.record_commands import record_commands
 
-            command.commands = {**command.commands, **_missing(record_commands(self._kind), command.commands)}
+            command.commands = {
+                **command.commands,
+                **_missing(record_commands(str(self.name), self._kind), command.commands),
+            }
         if isinstance(command, TyperGroup):
             command.commands = {**command.commands, **_missing(_planning(command.commands), command.commands)}
         return tidy(without_completion(command))
@@ -114,7 +117,8 @@ def _planning(commands: Mapping[str, Any]) -> dict[str, Any]:
     plan = copy(run)
     plan.name, plan.callback = "plan", partial(run.callback, plan=True)
     plan.params = [each for each in run.params if each.name not in ("plan", "watch")]
-    plan.help = "Show what `run` would do and cost; fetch and spend nothing."
+    example = (run.help or "").rpartition("Example: ")[2].replace(" run ", " plan ", 1)
+    plan.help = f"Show what `run` would do and cost; fetch and spend nothing.\n\nExample: {example}"
     return {"plan": plan}
 
 

@@ -13,19 +13,6 @@ if TYPE_CHECKING:
     from forager.settings import Declared
 
 FILE = "forager.toml"
-EXTRAS = {
-    "browser": "playwright",
-    "postgres": "asyncpg",
-    "kafka": "confluent_kafka",
-    "celery": "celery",
-    "parquet": "pyarrow",
-    "excel": "xlsxwriter",
-    "duckdb": "duckdb",
-    "mcp": "mcp",
-    "s3": "obstore",
-    "bigquery": "google.cloud.bigquery",
-}
-"""Extras with a module that only they install."""
 
 
 HEAD = """\
@@ -40,7 +27,9 @@ def init(as_json: Json = False) -> None:
     """Write a commented forager.toml to the current folder: every common setting with its default.
 
     Commands in this folder and below it then use it, and the data folder beside it. Nothing is asked, and a secret is
-    never written. Example: forager init
+    never written.
+
+    Example: forager init
     """
     from forager.app.config import declared_settings
     from forager.sdk.cli import render
@@ -64,25 +53,32 @@ def init(as_json: Json = False) -> None:
 def commented(settings: "list[Declared]") -> str:
     """Return the file: what was found on this machine, then the settings by group, all as comments."""
     parts = [HEAD, *(f"#   {line}\n" for line in _found(settings))]
-    group = ""
-    for each in settings:
-        if each.group != group:
-            group = each.group
-            parts.append(f"\n# --- {group} ---\n")
-        secret = f" Better in .env or the environment: {each.name.variable}." if each.name.hidden else ""
-        parts.append(f"\n# {each.about}{secret}\n#{each.name.field} = {_value(each)}\n")
+    groups: dict[str, list[Declared]] = {}
+    for each in settings:  # features may add to the group of another
+        groups.setdefault(each.group, []).append(each)
+    for group, members in groups.items():
+        parts.append(f"\n# --- {group} ---\n")
+        parts += map(_setting, members)
     return "".join(parts)
+
+
+def _setting(each: "Declared") -> str:
+    """Return the lines of one setting."""
+    secret = f" Better in .env or the environment: {each.name.variable}." if each.name.hidden else ""
+    return f"\n# {each.about}{secret}\n#{each.name.field} = {_value(each)}\n"
 
 
 def _found(settings: "list[Declared]") -> list[str]:
     """Describe what matters here: Python, a browser, extras, and the settings of the environment by name."""
+    from forager.app.checks import EXTRAS
     from forager.fetch.browser.chromium import find_chromium
 
     try:
         browser = str(find_chromium())
     except Exception:  # noqa: BLE001 - any failure means that there is none to use
         browser = "none (pages are read by plain HTTP; `forager doctor` shows how to get one)"
-    installed = [name for name, module in EXTRAS.items() if _is_installed(module)]
+    modules = {"browser": "playwright", **{name: module for name, (module, _) in EXTRAS.items()}}
+    installed = [name for name, module in modules.items() if _is_installed(module)]
     given = [name for each in settings for name in each.name.variables if os.environ.get(name)]
     return [
         f"Python {sys.version_info.major}.{sys.version_info.minor}",

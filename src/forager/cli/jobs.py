@@ -45,7 +45,10 @@ def list_jobs(
     ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    Example: forager jobs list --state running
+    """
     from forager.cli import job_tables
     from forager.sdk.cli import render
 
@@ -68,7 +71,10 @@ def list_jobs(
 
 @app.command()
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Show one job: its parameters, counters and costs, and why it waits, if it does."""
+    """Show one job: its parameters, counters and costs, and why it waits, if it does.
+
+    Example: forager jobs show <job>
+    """
     from forager.cli import job_tables
     from forager.sdk.cli import render
 
@@ -86,7 +92,10 @@ def tasks(
     ] = 50,
     as_json: Json = False,
 ) -> None:
-    """List the tasks of a job: state, attempts, and the last error."""
+    """List the tasks of a job: state, attempts, and the last error.
+
+    Example: forager jobs tasks <job> --state failed
+    """
     from forager.cli import job_tables
     from forager.sdk.cli import render
 
@@ -114,6 +123,8 @@ def logs(
     """Show what happened to a job and its tasks, oldest first: created, paused, retried, each end and its error.
 
     Covers all tasks of a job with up to 1,000 of them, and the failed tasks of a longer one.
+
+    Example: forager jobs logs <job>
     """
     from forager.cli import job_tables
     from forager.sdk.cli import render
@@ -124,7 +135,10 @@ def logs(
 
 @app.command()
 def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Follow a job until it has ended. Exit code 1 if it failed or is paused."""
+    """Follow a job until it has ended. Exit code 1 if it failed or is paused.
+
+    Example: forager jobs watch <job>
+    """
     from forager.cli.feature_commands import words_of
     from forager.sdk.cli import progress
     from forager.sdk.cli.run_job import ended, follow
@@ -141,25 +155,37 @@ def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 @app.command()
 def pause(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Start no more of its tasks until it is resumed. In-flight tasks finish."""
+    """Start no more of its tasks until it is resumed. In-flight tasks finish.
+
+    Example: forager jobs pause <job>
+    """
     _act(context, job, "pause", "Paused. Resume it: forager jobs resume {id}", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Resume a paused job."""
+    """Resume a paused job.
+
+    Example: forager jobs resume <job>
+    """
     _act(context, job, "resume", "Resumed.{remark}", as_json=as_json)
 
 
 @app.command()
 def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Cancel a job: its queued tasks do not run. In-flight tasks finish, and records stay."""
+    """Cancel a job: its queued tasks do not run. In-flight tasks finish, and records stay.
+
+    Example: forager jobs cancel <job>
+    """
     _act(context, job, "cancel", "Cancelled. Its records stay.", as_json=as_json)
 
 
 @app.command()
 def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Requeue its failed tasks and those skipped because of them."""
+    """Requeue its failed tasks and those skipped because of them.
+
+    Example: forager jobs retry <job>
+    """
     from forager.sdk.cli import render
 
     answered, remark = with_api(context, _of_job(job, _posted("retry")))
@@ -184,6 +210,8 @@ def rejected(
     """Write the rows of a job that failed validation, each with its problem.
 
     With --output and --json the number of rows is printed as JSON.
+
+    Example: forager jobs rejected <job> -o rejected.csv
     """
     from forager.sdk.cli import render
 

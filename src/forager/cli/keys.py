@@ -30,7 +30,10 @@ def add(
     ] = RoleName.viewer,
     as_json: Json = False,
 ) -> None:
-    """Make a key and show it, once: it is stored as a hash."""
+    """Make a key and show it, once: it is stored as a hash.
+
+    Example: forager keys add dashboard --role viewer
+    """
     from forager.sdk.cli import render
 
     made = with_api(context, lambda at: at.api.post("/keys", {"name": name, "role": role.value}), store="created")
@@ -43,7 +46,10 @@ def add(
 
 @app.command("list")
 def list_keys(context: typer.Context, as_json: Json = False) -> None:
-    """List keys with their role and last use."""
+    """List keys with their role and last use.
+
+    Example: forager keys list
+    """
     from forager.sdk.cli import render
 
     keys = with_api(context, lambda at: at.api.get("/keys"))
@@ -60,7 +66,10 @@ def list_keys(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def rotate(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Replace the text of a key and show the new one, once. The old one is refused."""
+    """Replace the text of a key and show the new one, once. The old one is refused.
+
+    Example: forager keys rotate dashboard
+    """
     from forager.sdk.cli import render
 
     made = with_api(context, lambda at: at.api.post(f"/keys/{quote(name, safe='')}/rotate", {}))
@@ -73,7 +82,10 @@ def rotate(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def revoke(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Refuse a key from now on. Its sessions and streams end."""
+    """Refuse a key from now on. Its sessions and streams end.
+
+    Example: forager keys revoke dashboard
+    """
     from forager.sdk.cli import render
 
     async def revoked(at: Any) -> Any:
@@ -93,7 +105,10 @@ def actions(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List every write through the API, newest first, with the name of its key."""
+    """List every write through the API, newest first, with the name of its key.
+
+    Example: forager keys actions --limit 20
+    """
     from forager.sdk.cli import render
 
     query = f"limit={limit}" + (f"&key={quote(key)}" if key else "")

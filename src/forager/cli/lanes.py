@@ -46,7 +46,10 @@ def list_lanes(
     ] = 100,
     as_json: Json = False,
 ) -> None:
-    """List the lanes that jobs have used, or with --overrides the rules that operators set."""
+    """List the lanes that jobs have used, or with --overrides the rules that operators set.
+
+    Example: forager lanes list
+    """
     from forager.sdk.cli import render
 
     path = "/overrides" if overrides else "/lanes"
@@ -61,19 +64,28 @@ def list_lanes(
 
 @app.command()
 def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Show the rules in force for a lane, their sources, and its state. Also works before the first job."""
+    """Show the rules in force for a lane, their sources, and its state. Also works before the first job.
+
+    Example: forager lanes show shop.example
+    """
     _shown(with_api(context, lambda at: at.api.get(path_of(lane))), as_json=as_json)
 
 
 @app.command()
 def pause(context: typer.Context, lane: Name, new: New = False, as_json: Json = False) -> None:
-    """Send nothing new to a site or API until it is resumed. In-flight requests finish; its tasks stay queued."""
+    """Send nothing new to a site or API until it is resumed. In-flight requests finish; its tasks stay queued.
+
+    Example: forager lanes pause shop.example
+    """
     _act(context, lane, f"pause{_query(new=new)}", "Paused", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Resume a site or API that was paused."""
+    """Resume a site or API that was paused.
+
+    Example: forager lanes resume shop.example
+    """
     _act(context, lane, "resume", "Resumed", as_json=as_json)
 
 
@@ -119,6 +131,8 @@ def set_rules(
 
     The slowest of several limits holds: --tokens and --interval change nothing while a pause is longer. The answer
     names the one that holds; --rate sets all of them.
+
+    Example: forager lanes set shop.example --rate 2/s --new
     """
     if rate is not None and (tokens is not None or interval is not None):
         raise typer.BadParameter("--rate sets --tokens and --interval: give one of them", param_hint="--rate")

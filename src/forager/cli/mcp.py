@@ -26,7 +26,9 @@ def mcp(
     The agent may read pages, search what is stored, and start jobs within the budget. Without --max-credits and
     --max-usd nothing that costs money is allowed. A running Forager does the work; otherwise this process does.
 
-    With --json, an error is one line of JSON. Example: forager mcp --session research --max-pages 200
+    With --json, an error is one line of JSON.
+
+    Example: forager mcp --session research --max-pages 200
     """
     from pathlib import Path
 

@@ -170,6 +170,8 @@ def replay(
 
     Every request is answered from the file. Exit code 1 if a record differs from the recorded ones, if a request is not
     in the file, or if the job did not end.
+
+    Example: forager replay job.warc.gz
     """
     import asyncio
 

@@ -11,7 +11,10 @@ app = typer.Typer(help="Named sessions: cookies and storage that pages keep from
 
 @app.command("list")
 def list_sessions(context: typer.Context, as_json: Json = False) -> None:
-    """List the sessions with the hosts that they have cookies or storage of."""
+    """List the sessions with the hosts that they have cookies or storage of.
+
+    Example: forager sessions list
+    """
     from forager.sdk.cli import render
 
     sessions = with_api(context, lambda at: at.api.get("/sessions"))
@@ -42,7 +45,10 @@ def remove(
     workspace_id: Annotated[str, typer.Option("--workspace", help="Workspace that it belongs to.")] = "default",
     as_json: Json = False,
 ) -> None:
-    """Delete a session with its cookies and storage. The next visit of this name begins a new one."""
+    """Delete a session with its cookies and storage. The next visit of this name begins a new one.
+
+    Example: forager sessions remove shop
+    """
     from forager.sdk.cli import render
     from forager.sdk.cli.client import part
 

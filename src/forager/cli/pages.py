@@ -39,7 +39,10 @@ def list_pages(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Maximum rows.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List stored pages, or the pictures of products with `--kind picture`."""
+    """List stored pages, or the pictures of products with `--kind picture`.
+
+    Example: forager pages list --domain shop.example
+    """
     from forager.sdk.cli import render
 
     async def work(at: Reached) -> list[Any]:
@@ -85,6 +88,8 @@ def show(
     """Write a stored page as the site sent it or as a browser rendered it, or its screenshot.
 
     With --json: where it was fetched, when, and which files are stored of it.
+
+    Example: forager pages show <page> -o page.html
     """
     from forager.sdk.cli import render
 
@@ -131,6 +136,8 @@ def export(
     A folder gets `index.jsonl`, one line for each file; run it again to add what is new. A WARC file gets its CDXJ
     index next to it, `NAME.cdxj`. With --job and a recorded job (FORAGER_RECORD), the file has every answer that the
     job got, those of APIs as well, and `forager replay` runs the job again from it.
+
+    Example: forager pages export pages --domain shop.example
     """
     from forager.sdk.cli import render
 

@@ -16,7 +16,10 @@ Region = Annotated[str | None, typer.Option(help="Two-letter country code, such 
 
 @app.command("list")
 def list_proxies(context: typer.Context, as_json: Json = False) -> None:
-    """List the proxies with their health, counters and latency."""
+    """List the proxies with their health, counters and latency.
+
+    Example: forager proxies list
+    """
     from forager.sdk.cli import render
 
     proxies = with_api(context, lambda at: at.api.get("/proxies"))
@@ -50,7 +53,10 @@ def add(
     region: Region = None,
     as_json: Json = False,
 ) -> None:
-    """Add a proxy. Its user name and password are encrypted and never shown."""
+    """Add a proxy. Its user name and password are encrypted and never shown.
+
+    Example: forager proxies add http://user:password@proxy.example:8080 --region us
+    """
     from forager.sdk.cli import render
 
     body = {"address": sys.stdin.readline().strip() if address == "-" else address}
@@ -72,7 +78,10 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Test one proxy, or all, by a connection. One that passes is healthy again; one switched off stays off."""
+    """Test one proxy, or all, by a connection. One that passes is healthy again; one switched off stays off.
+
+    Example: forager proxies check 1
+    """
     from forager.sdk.cli import render
     from forager.sdk.cli.client import ProblemFound
 
@@ -101,7 +110,10 @@ def change(
     region: Region = None,
     as_json: Json = False,
 ) -> None:
-    """Switch a proxy on or off, or set its region."""
+    """Switch a proxy on or off, or set its region.
+
+    Example: forager proxies set 1 --region eu
+    """
     from forager.sdk.cli import render
 
     body = {name: value for name, value in (("is_active", active), ("region", region)) if value is not None}
@@ -118,7 +130,10 @@ def change(
 
 @app.command()
 def remove(context: typer.Context, number: Number, as_json: Json = False) -> None:
-    """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead."""
+    """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead.
+
+    Example: forager proxies remove 1
+    """
     from forager.sdk.cli import render
 
     removed = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"), fields=OF_PROXY)

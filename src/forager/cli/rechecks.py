@@ -19,7 +19,10 @@ Name = Annotated[
 
 @app.command("list")
 def list_rechecks(context: typer.Context, as_json: Json = False) -> None:
-    """List the rechecks: records due, lateness of the oldest, and last error."""
+    """List the rechecks: records due, lateness of the oldest, and last error.
+
+    Example: forager rechecks list
+    """
     from forager.sdk.cli import render
 
     rechecks = with_api(context, lambda at: at.api.get("/rechecks"))
@@ -53,13 +56,19 @@ def table_of(rechecks: Sequence[Mapping[str, Any]]) -> "Table":
 
 @app.command()
 def pause(context: typer.Context, recheck: Name, as_json: Json = False) -> None:
-    """Create no tasks from due records until the recheck is resumed; they wait."""
+    """Create no tasks from due records until the recheck is resumed; they wait.
+
+    Example: forager rechecks pause recrawl
+    """
     _act(context, recheck, "pause", f"Paused {recheck}.", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, recheck: Name, as_json: Json = False) -> None:
-    """Go on creating tasks, also from records that came due meanwhile."""
+    """Go on creating tasks, also from records that came due meanwhile.
+
+    Example: forager rechecks resume recrawl
+    """
     _act(context, recheck, "resume", f"Resumed {recheck}.", as_json=as_json)
 
 

@@ -13,9 +13,12 @@ from typer.main import get_command
 from forager.cli import changes as change_table
 from forager.cli.export import ExportFormat, filters_of
 from forager.cli.export import export as export_kind
+from forager.core.errors import NotFound, Rejected
 from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, OfJob, full_job, with_api
 
+NEWEST = 20
+"""Jobs in which a record of job scope is looked for."""
 SHOWN = 6
 """Columns of a list."""
 QUIET = frozenset({"version", "first_seen_at", "changed_at", "times_seen", "job", "evidence", "unseen"})
@@ -36,8 +39,8 @@ NAMED_FIRST = (
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of the record, as the list shows it.")]
 
 
-def record_commands(kind: str) -> Mapping[str, Any]:
-    """Return the commands for a kind of record, by name."""
+def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
+    """Return the commands of a pipeline for its kind of record, by name."""
     app = typer.Typer()
 
     @app.command("list")
@@ -98,10 +101,10 @@ def record_commands(kind: str) -> Mapping[str, Any]:
             render.notes().print(f"No record of the kind {kind} matches.", markup=False)
 
     @app.command("show")
-    def show_record(context: typer.Context, key: Key, as_json: Json = False) -> None:
+    def show_record(context: typer.Context, key: Key, job: OfJob = None, as_json: Json = False) -> None:
         from forager.sdk.cli import render
 
-        found = with_api(context, lambda at: at.api.get(f"/records/{part(kind)}/{part(key)}"))
+        found = with_api(context, lambda at: _one(at.api, pipeline, kind, key, job))
         pairs = ((name.replace("_", " "), render.plain(value)) for name, value in found.items() if value is not None)
         render.show_json(found) if as_json else render.out().print(render.facts(pairs))
 
@@ -109,9 +112,20 @@ def record_commands(kind: str) -> Mapping[str, Any]:
     def show_history(context: typer.Context, key: Key, as_json: Json = False) -> None:
         from forager.sdk.cli import render
 
-        found = with_api(context, lambda at: at.api.get(f"/records/{part(kind)}/{part(key)}/history"))
+        async def ask(at: Any) -> Any:
+            try:
+                return await at.api.get(f"/records/{part(kind)}/{part(key)}/history")
+            except Rejected as wrong:
+                if not _needs_job(wrong):
+                    raise
+                return []
+
+        found = with_api(context, ask)
         if as_json:
             render.show_json(found)
+            return
+        if not found:
+            render.notes().print(f"A record of the kind {kind} never changes: it has no history.", markup=False)
             return
         rows = render.table("version", "when (UTC)", "change")
         for each in found:
@@ -154,9 +168,39 @@ def record_commands(kind: str) -> Mapping[str, Any]:
         "export": f"Write the records to a file; the same as `forager export {kind}`.",
     }
     commands: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    examples = {
+        "list": "--limit 50",
+        "search": "oak --limit 50",
+        "show": f"<{kind}>",
+        "history": f"<{kind}>",
+        "changes": "--since 7d",
+        "export": f"-o {pipeline}.csv",
+    }
     for name, text in helps.items():
-        commands[name].help = text
+        commands[name].help = f"{text}\n\nExample: forager {pipeline} {name} {examples[name]}"
     return commands
+
+
+async def _one(api: Any, pipeline: str, kind: str, key: str, job: str | None) -> Any:
+    """Return a record. One that belongs to a job, which is not named, is looked for in the newest jobs."""
+    path = f"/records/{part(kind)}/{part(key)}"
+    if job is not None:
+        return await api.get(path, job=await full_job(api, job))
+    try:
+        return await api.get(path)
+    except Rejected as wrong:
+        if not _needs_job(wrong):
+            raise
+    for each in await api.get("/jobs", pipeline=pipeline, limit=NEWEST):
+        try:
+            return await api.get(path, job=each["id"])
+        except NotFound:
+            continue
+    raise NotFound(f"There is no {kind} {key!r} in the newest {NEWEST} jobs. Name its job: --job")
+
+
+def _needs_job(wrong: Rejected) -> bool:
+    return any(each.field == "job" for each in wrong.fields)
 
 
 def _rows_of(found: Sequence[Mapping[str, Any]]) -> Any:

@@ -13,7 +13,10 @@ Lane = Annotated[str, typer.Argument(metavar="LANE", help="A domain such as exam
 
 @app.command("list")
 def list_regions(context: typer.Context, as_json: Json = False) -> None:
-    """List the regions with their workers, lanes and pins."""
+    """List the regions with their workers, lanes and pins.
+
+    Example: forager regions list
+    """
     from forager.sdk.cli import render
 
     regions = with_api(context, lambda at: at.api.get("/regions"))
@@ -47,7 +50,10 @@ def pin(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let only workers of a region send to a site or API. The pin of example.com also holds for its sub-domains."""
+    """Let only workers of a region send to a site or API. The pin of example.com also holds for its sub-domains.
+
+    Example: forager regions pin shop.example eu
+    """
     from forager.sdk.cli import render
 
     body: dict[str, Any] = {"lane": lane, "region": region}
@@ -63,7 +69,10 @@ def pin(
 
 @app.command()
 def unpin(context: typer.Context, lane: Lane, as_json: Json = False) -> None:
-    """Let every worker send to a site or API again."""
+    """Let every worker send to a site or API again.
+
+    Example: forager regions unpin shop.example
+    """
     from forager.sdk.cli import render
 
     gone = with_api(context, lambda at: at.api.delete(f"/regions/pins/{lane}"))

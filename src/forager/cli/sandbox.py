@@ -60,6 +60,8 @@ def sandbox(
     Serper; Google Business Profile; Apify with a listings site; a shop; a web site with job postings, companies and
     profiles; a webhook receiver that prints its messages; a credential backend. Prints how to point Forager at them,
     and runs until Ctrl-C.
+
+    Example: forager sandbox --latency-ms 100
     """
     from forager.cli.sandbox_upstreams import UPSTREAMS, Options
     from forager.sandbox import SerperConfig, serve

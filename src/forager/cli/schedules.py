@@ -20,7 +20,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name."
 
 @app.command("list")
 def list_schedules(context: typer.Context, as_json: Json = False) -> None:
-    """List the schedules: when each fires next, and which job it created last."""
+    """List the schedules: when each fires next, and which job it created last.
+
+    Example: forager schedules list
+    """
     from forager.sdk.cli import render
 
     schedules = with_api(context, lambda at: at.api.get("/schedules"))
@@ -47,7 +50,10 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show a schedule and its last ten runs: what each did and how long it took."""
+    """Show a schedule and its last ten runs: what each did and how long it took.
+
+    Example: forager schedules show weekly
+    """
     from forager.sdk.cli import render
     from forager.sdk.cli.client import part
 
@@ -132,6 +138,8 @@ def add(
     """Add a schedule. Job parameters are validated now.
 
     Jobs that cost money need a budget or --no-budget; what a month costs is shown.
+
+    Example: forager schedules add weekly --cron '0 6 * * 1' -p keyword=bars -p state=AZ -p max_credits=700
     """
     from forager.sdk.cli import render
     from forager.sdk.cli.client import part
@@ -157,7 +165,10 @@ def add(
 
 @app.command()
 def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Remove a schedule. Jobs that it created stay."""
+    """Remove a schedule. Jobs that it created stay.
+
+    Example: forager schedules remove weekly
+    """
     from forager.sdk.cli import render
     from forager.sdk.cli.client import part
 
@@ -167,19 +178,28 @@ def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def pause(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Pause a schedule: it creates no jobs until it is resumed."""
+    """Pause a schedule: it creates no jobs until it is resumed.
+
+    Example: forager schedules pause weekly
+    """
     _act(context, name, "pause", "Paused.", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Resume a schedule. Missed runs are not caught up."""
+    """Resume a schedule. Missed runs are not caught up.
+
+    Example: forager schedules resume weekly
+    """
     _act(context, name, "resume", "Resumed.", as_json=as_json)
 
 
 @app.command()
 def run(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Create its job now, in addition to the scheduled ones."""
+    """Create its job now, in addition to the scheduled ones.
+
+    Example: forager schedules run weekly
+    """
     _act(context, name, "run", "Created its job.", as_json=as_json)
 
 

@@ -51,6 +51,8 @@ def up(
 
     Prints its URL, a link that signs a browser in to the dashboard once, and on the very first start the service key.
     On Ctrl-C or SIGTERM, in-flight tasks finish.
+
+    Example: forager up --open
     """
     from forager.cli import process
     from forager.cli.supervise import is_supervised
@@ -110,6 +112,8 @@ def worker(
 
     The embedded store belongs to one process: beside a running `up` this fails with exit code 3. On PostgreSQL, run as
     many workers as you like.
+
+    Example: forager worker --until-idle
     """
     from forager.cli import job_tables, process
     from forager.cli.supervise import is_supervised

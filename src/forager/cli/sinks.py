@@ -15,7 +15,10 @@ MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help
 
 @app.command("list")
 def list_sinks(context: typer.Context, as_json: Json = False) -> None:
-    """List the sinks: state, backlog, deliveries and current errors."""
+    """List the sinks: state, backlog, deliveries and current errors.
+
+    Example: forager sinks list
+    """
     from forager.sdk.cli import render
 
     sinks = with_api(context, lambda at: at.api.get("/sinks"))
@@ -43,7 +46,10 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def types(context: typer.Context, as_json: Json = False) -> None:
-    """List the types of sinks, and the options of each."""
+    """List the types of sinks, and the options of each.
+
+    Example: forager sinks types
+    """
     from forager.sdk.cli import render
 
     found = with_api(context, lambda at: at.api.get("/sink-types"), store="optional")
@@ -84,6 +90,8 @@ def add(
 
     A sink that cannot work is refused: a package or a file of credentials is missing, a folder cannot be written, a URL
     is malformed. A server that does not answer now is a warning.
+
+    Example: forager sinks add hook --type webhook --kind product -o url=https://hooks.example/forager
     """
     from forager.sdk.cli import render
 
@@ -114,7 +122,10 @@ def add(
 
 @app.command()
 def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Show one sink: its position in the log, backlog, rate and failures."""
+    """Show one sink: its position in the log, backlog, rate and failures.
+
+    Example: forager sinks show hook
+    """
     from forager.sdk.cli import render
 
     status = with_api(context, lambda at: at.api.get(_path(sink)))
@@ -154,13 +165,19 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
 
 @app.command()
 def pause(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Deliver nothing to a sink until it is resumed. Its position in the log is kept."""
+    """Deliver nothing to a sink until it is resumed. Its position in the log is kept.
+
+    Example: forager sinks pause hook
+    """
     _act(context, sink, "pause", f"Paused {sink}.", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Resume delivery to a sink from its position in the log."""
+    """Resume delivery to a sink from its position in the log.
+
+    Example: forager sinks resume hook
+    """
     _act(context, sink, "resume", f"Resumed {sink}.", as_json=as_json)
 
 
@@ -171,7 +188,10 @@ def replay(
     after: Annotated[int, typer.Option(min=0, help="Begin after this change number (default: 0, the whole log).")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Deliver changes to a sink again. Changes that it already has are not duplicated."""
+    """Deliver changes to a sink again. Changes that it already has are not duplicated.
+
+    Example: forager sinks replay hook --after 976
+    """
     from forager.sdk.cli import render
 
     async def work(at: Any) -> tuple[Any, str]:
@@ -196,7 +216,10 @@ def refused(
     ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the changes that a sink refused, and why."""
+    """List the changes that a sink refused, and why.
+
+    Example: forager sinks refused hook
+    """
     from forager.sdk.cli import render
 
     changes = with_api(context, lambda at: at.api.get(f"{_path(sink)}/refused", limit=limit))
@@ -216,7 +239,10 @@ def refused(
 
 @app.command()
 def retry(context: typer.Context, sink: Name, change: MaybeChange = None, as_json: Json = False) -> None:
-    """Deliver refused changes again: one, or all."""
+    """Deliver refused changes again: one, or all.
+
+    Example: forager sinks retry hook
+    """
     _decide(context, sink, "retry", change, "will be delivered again.", as_json=as_json)
 
 
@@ -228,7 +254,10 @@ def discard(
     every: Annotated[bool, typer.Option("--all", help="Discard every refused change of the sink.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Discard refused changes of a sink: one, or all. The log keeps them."""
+    """Discard refused changes of a sink: one, or all. The log keeps them.
+
+    Example: forager sinks discard hook 977
+    """
     if (change is None) is not every:
         raise typer.BadParameter("Name one change, or use --all.", param_hint="CHANGE")
     _decide(context, sink, "discard", change, "discarded.", as_json=as_json)
@@ -236,7 +265,10 @@ def discard(
 
 @app.command()
 def remove(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Remove a sink: its row, its position and its refused changes."""
+    """Remove a sink: its row, its position and its refused changes.
+
+    Example: forager sinks remove hook
+    """
     from forager.sdk.cli import render
 
     removed = with_api(context, lambda at: at.api.delete(_path(sink)))

@@ -30,7 +30,10 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one view and end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show jobs, lanes and sinks live: progress, rate, cost, waits and problems. Ctrl-C ends it; the work goes on."""
+    """Show jobs, lanes and sinks live: progress, rate, cost, waits and problems. Ctrl-C ends it; the work goes on.
+
+    Example: forager top --once
+    """
     from forager.sdk.cli import render
 
     console = render.out()

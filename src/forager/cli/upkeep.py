@@ -19,7 +19,10 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove finished jobs and other data older than the settings keep it (FORAGER_KEEP_…_DAYS)."""
+    """Remove finished jobs and other data older than the settings keep it (FORAGER_KEEP_…_DAYS).
+
+    Example: forager prune --dry-run
+    """
     from forager.sdk.cli import render
 
     pruned = with_api(context, lambda at: _pruned(at, dry_run=dry_run))
@@ -59,7 +62,10 @@ def archive(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Move inactive records to files in FORAGER_ARCHIVE; their keys stay in the store."""
+    """Move inactive records to files in FORAGER_ARCHIVE; their keys stay in the store.
+
+    Example: forager archive --kind product --inactive-for 365d --plan
+    """
     from forager.core.clock import seconds_with_unit
     from forager.core.errors import Rejected
     from forager.sdk.cli import render
@@ -122,7 +128,10 @@ blobs_app = typer.Typer(help="Stored pages: show how many there are, remove unus
 
 @blobs_app.command()
 def stat(context: typer.Context, as_json: Json = False) -> None:
-    """Show how many pages are stored and how much disk space they use."""
+    """Show how many pages are stored and how much disk space they use.
+
+    Example: forager blobs stat
+    """
     from forager.sdk.cli import render
 
     stored = with_api(context, lambda at: at.api.get("/blobs"))
@@ -144,7 +153,10 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove stored pages that no record and no open task refers to."""
+    """Remove stored pages that no record and no open task refers to.
+
+    Example: forager blobs gc --dry-run
+    """
     from forager.sdk.cli import render
 
     done = with_api(context, lambda at: at.api.post("/blobs/gc", {"dry_run": dry_run}))
@@ -162,6 +174,8 @@ def adopt(context: typer.Context, as_json: Json = False) -> None:
     """Make this data folder, or FORAGER_BLOBS, the one where the ledger's pages are stored.
 
     If the store that was used before is lost or given up: its pages are fetched again when a task needs them.
+
+    Example: forager blobs adopt
     """
     from forager.app.compose import open_app
     from forager.app.wiring import adopt_blobs, blob_folder
@@ -202,6 +216,8 @@ def restore(
     """Restore jobs, queries and the results of unfinished jobs into an empty store.
 
     Jobs that are not finished in the mirror run again. If interrupted, run it again.
+
+    Example: forager restore --from bigquery
     """
     from dataclasses import asdict
 
@@ -242,7 +258,10 @@ database_app = typer.Typer(
 
 @database_app.command()
 def current(context: typer.Context, as_json: Json = False) -> None:
-    """Show the schema revisions of the store."""
+    """Show the schema revisions of the store.
+
+    Example: forager db current
+    """
     from forager.ledger.schema import migrate
 
     store, _ = _store(invocation(context))
@@ -255,7 +274,10 @@ def upgrade(
     revision: Annotated[str, typer.Argument(help="Target revision (default: the newest).")] = "heads",
     as_json: Json = False,
 ) -> None:
-    """Upgrade the schema to the newest revision, or to a given one."""
+    """Upgrade the schema to the newest revision, or to a given one.
+
+    Example: forager db upgrade
+    """
     from forager.ledger.schema import migrate
 
     store, catalog = _store(invocation(context))
@@ -270,7 +292,10 @@ def downgrade(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Downgrade the schema to a revision. Data in newer tables and columns is lost."""
+    """Downgrade the schema to a revision. Data in newer tables and columns is lost.
+
+    Example: forager db downgrade <revision>
+    """
     from forager.ledger.schema import migrate
     from forager.ledger.sqlite.lock import no_store
 
@@ -288,6 +313,8 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     """Encrypt every secret in the store with a new key and delete the old key. If interrupted, run it again.
 
     If you set FORAGER_SECRET_KEY, put the new key first on every machine, run this, then remove the old key.
+
+    Example: forager db rotate-key
     """
     from dataclasses import asdict
 
@@ -319,6 +346,8 @@ def compact(context: typer.Context, as_json: Json = False) -> None:
     """Rewrite the embedded store without its free space. No other process may have it open.
 
     A store of an earlier release needs this once: afterwards, retention returns space by itself.
+
+    Example: forager db compact
     """
     from forager.core.errors import Rejected
     from forager.ledger.schema.migrate import alone

@@ -20,6 +20,7 @@ from forager.client.groups import (
     AsyncProducts,
     AsyncRecords,
     AsyncReviews,
+    AsyncSites,
     AsyncWeb,
     PageResult,
 )
@@ -57,6 +58,7 @@ class AsyncForager:
         self.records = AsyncRecords(connection)
         self.changes = AsyncChanges(connection)
         self.web = AsyncWeb(connection)
+        self.sites = AsyncSites(connection)
         self.places = AsyncPlaces(connection)
         self.products = AsyncProducts(connection)
         self.listings = AsyncListings(connection)
@@ -76,6 +78,11 @@ class AsyncForager:
     async def crawl(self, *urls: str, wait: bool = True, **options: Any) -> JobReport:
         """Crawl a shop's pages. Options: `follow`, `depth`, `max_pages`, `sitemap`, `render`, `recrawl`."""
         return await self.products.crawl(*urls, wait=wait, **options)
+
+    async def map(self, url: str, **options: Any) -> list[str]:
+        """Return the addresses of a site. Options: `limit`, `include`, `exclude`, `subdomains`. `sites.crawl` reads
+        its pages."""
+        return await self.sites.map(url, **options)
 
     async def request(
         self,
@@ -127,6 +134,7 @@ class Forager:
         self.records = SyncRecords(thread, self._client.records)
         self.changes = SyncChanges(thread, self._client.changes)
         self.web = SyncWeb(thread, self._client.web)
+        self.sites = SyncSites(thread, self._client.sites)
         self.places = SyncPlaces(thread, self._client.places)
         self.products = SyncProducts(thread, self._client.products)
         self.listings = SyncListings(thread, self._client.listings)
@@ -146,6 +154,11 @@ class Forager:
     def crawl(self, *urls: str, wait: bool = True, **options: Any) -> JobReport:
         """Crawl a shop's pages. Options: `follow`, `depth`, `max_pages`, `sitemap`, `render`, `recrawl`."""
         return self._thread.run(self._client.crawl(*urls, wait=wait, **options))
+
+    def map(self, url: str, **options: Any) -> list[str]:
+        """Return the addresses of a site. Options: `limit`, `include`, `exclude`, `subdomains`. `sites.crawl` reads
+        its pages."""
+        return self._thread.run(self._client.map(url, **options))
 
     def request(
         self,
@@ -208,6 +221,15 @@ class SyncWeb(PlainGroup[AsyncWeb]):
     plan = plain(AsyncWeb.plan)
     search = plain(AsyncWeb.search)
     get = plain(AsyncWeb.get)
+
+
+class SyncSites(PlainGroup[AsyncSites]):
+    plan = plain(AsyncSites.plan)
+    crawl = plain(AsyncSites.crawl)
+    map = plain(AsyncSites.map)
+    pages = plain_rows(AsyncSites.pages)
+    addresses = plain_rows(AsyncSites.addresses)
+    page = plain(AsyncSites.page)
 
 
 class SyncPlaces(PlainGroup[AsyncPlaces]):

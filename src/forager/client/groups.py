@@ -346,6 +346,59 @@ class AsyncWeb:
         return report
 
 
+class AsyncSites:
+    """Whole sites: their addresses, and their pages as Markdown, text or fields."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+        self._jobs = AsyncJobs(connection)
+
+    async def plan(self, /, url: str, **options: Any) -> dict[str, Any]:
+        """Return pages and time of a crawl at the pace in force. Fetches nothing."""
+        body = {"url": url, **_given(options)}
+        planned: dict[str, Any] = await self._connection.data("POST", "/sites/plan", body=body)
+        return planned
+
+    async def crawl(
+        self, /, url: str, *, wait: bool = True, idempotency_key: str | None = None, **options: Any
+    ) -> JobReport:
+        """Crawl a site and store its pages: `limit`, `depth`, `include`, `exclude`, `subdomains`, `form`, `markdown`,
+        `fields`, `frequency`, `render`. `pages` reads them."""
+        made = await self._start({"url": url, **_given(options)}, idempotency_key)
+        return await (self._jobs.wait if wait else self._jobs.get)(made["job_id"])
+
+    async def map(self, /, url: str, *, idempotency_key: str | None = None, **options: Any) -> list[str]:
+        """Return the addresses of a site that robots.txt, sitemaps and links name: `limit` (pages whose links are
+        read), `include`, `exclude`, `subdomains`. Raises `JobNotCompleted` if the site could not be read."""
+        made = await self._start({"url": url, "mode": "map", **_given(options)}, idempotency_key)
+        report = await self._jobs.wait(made["job_id"])
+        found = [row["url"] async for row in self.addresses(made["site"])]
+        if report["failed"] and not found:
+            raise JobNotCompleted(report)
+        return found
+
+    def pages(self, /, site: str, **query: Any) -> AsyncRows:
+        """Iterate over the stored pages of a site, such as `docs.example`: `content=True` for their text,
+        `duplicates=False`, `changed_since`."""
+        size = {"limit": 50} if query.get("content") else {}  # a page of rows would be large
+        return AsyncRows(partial(self._connection.pages, f"/sites/{part(site)}/pages", {**size, **query}))
+
+    def addresses(self, /, site: str) -> AsyncRows:
+        """Iterate over the addresses that maps of a site have found."""
+        return AsyncRows(partial(self._connection.pages, f"/sites/{part(site)}/map"))
+
+    async def page(self, /, url: str) -> Row:
+        """Return one stored page with its content."""
+        row: Row = await self._connection.data("GET", "/sites/page", query={"url": url})
+        return row
+
+    async def _start(self, body: Mapping[str, Any], idempotency_key: str | None) -> Mapping[str, Any]:
+        made: Mapping[str, Any] = await self._connection.data(
+            "POST", "/sites/crawls", body=body, idempotency_key=idempotency_key, has_key=True
+        )
+        return made
+
+
 class AsyncPlaces:
     """Business listings by keyword and ZIP code."""
 

@@ -111,6 +111,8 @@ class SessionBudget:
             # A page with described fields has two tasks; the lane of the model counts millionths of a dollar.
             pages = min(spend["pages"], job["completed"] + job["failed"])
             await self.settle(spend["id"], pages=pages, usd=str(Decimal(job["spent"]) / 1_000_000))
+        elif job["pipeline"] == "sites":  # its ledger counts pages and sitemaps
+            await self.settle(spend["id"], pages=job["spent"])
         else:
             await self.settle(spend["id"], pages=job["completed"] + job["failed"])
 

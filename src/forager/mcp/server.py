@@ -30,7 +30,7 @@ Answers are cut to max_tokens; next_start, next_cursor and next_after lead to th
 SESSION_HEADER = "x-agent-session"
 DEFAULT_SESSION = "agent"
 MOST_SESSIONS = 1_000
-WRITES = frozenset({"read_page", "crawl_site", "search_web", "start_job", "cancel_job"})
+WRITES = frozenset({"read_page", "crawl_site", "map_site", "search_web", "start_job", "cancel_job"})
 
 
 class AgentSessions:

@@ -1,7 +1,7 @@
 """The tools that an agent can call. Each answers within a number of tokens, and spends only within the budget."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from forager.client.errors import ApiConflict, ApiError, ApiForbidden, ApiInvali
 from forager.client.forager import AsyncForager
 from forager.client.groups import PageResult
 from forager.core.clock import read_seconds
+from forager.core.hosts import host_of
 from forager.mcp import text
 from forager.mcp.budget import OverBudget, SessionBudget
 
@@ -19,8 +20,8 @@ TOKENS = 4_000
 MOST_CRAWLED = 200
 ABOUT = 600
 """Characters that an answer has beside its rows."""
-PIPELINES = ("places", "products", "scrape")
-Pipeline = Literal["places", "products", "scrape"]
+PIPELINES = ("places", "products", "scrape", "sites")
+Pipeline = Literal["places", "products", "scrape", "sites"]
 
 REFUSED = (ApiConflict, ApiForbidden, ApiInvalid, ApiUnauthorized)
 """Answers after which a job certainly does not exist."""
@@ -43,6 +44,8 @@ class AgentTools:
             self.read_page,
             self.read_result,
             self.crawl_site,
+            self.map_site,
+            self.read_site_page,
             self.search_web,
             self.search_places,
             self.search_products,
@@ -132,6 +135,55 @@ class AgentTools:
             "pages": kept,
             "left_out": [page["url"] for page in found[len(kept) :]][:20],
         }
+
+    async def map_site(
+        self,
+        url: str,
+        max_pages: int = 10,
+        include: list[str] | None = None,
+        cursor: str | None = None,
+        max_tokens: int = TOKENS,
+    ) -> dict[str, Any]:
+        """List the addresses of a site that robots.txt, sitemaps and the links of its first pages name.
+
+        Costs one page of the budget for each sitemap and page that is requested (at most max_pages). include: paths,
+        such as ["/docs/*"]. With the next_cursor of an earlier answer: the next addresses, free.
+        """
+        chars = text.room(max_tokens)
+        if cursor is None:
+            if not 1 <= max_pages <= MOST_CRAWLED:
+                raise ToolProblem(f"max_pages should be 1 to {MOST_CRAWLED}.")
+            await self._map(url, max_pages, include or [])
+        site = host_of(url)
+        rows, following = await self._listed(f"/sites/{part(site)}/map", {"limit": 500}, cursor)
+        kept = text.fitting(rows, chars - ABOUT, lambda row: text.clean(row["url"]))
+        return {"site": site, "untrusted": text.UNTRUSTED, "urls": kept, "next_cursor": following(len(kept))}
+
+    async def read_site_page(self, url: str, start: int = 0, max_tokens: int = TOKENS) -> dict[str, Any]:
+        """Read a page that a sites job has stored, by its address, from character `start`. Free."""
+        chars = text.room(max_tokens)
+        page = (await self._forager.request("GET", "/sites/page", query={"url": url})).data
+        about = {name: page[name] for name in ("url", "title", "language", "changed_at", "gone_at")}
+        about = {"untrusted": text.UNTRUSTED, **text.short(about)}
+        if page["form"] == "fields":
+            fields = text.cleaned(page["fields"])
+            return {**about, "fields": fields if len(text.json_text(fields)) < chars - ABOUT else text.short(fields)}
+        piece = text.part_of(page["content"] or "", start, chars - ABOUT)
+        return {**about, "content": text.marked(piece.text), "start": start, "next_start": piece.next_start}
+
+    async def _map(self, url: str, max_pages: int, include: Sequence[str]) -> None:
+        """Map a site, and pay for what was requested."""
+        spend = await self._budget.reserve("map_site", url, pages=max_pages)
+        params = {"url": url, "mode": "map", "limit": max_pages, "include": list(include)}
+        try:
+            job = await self._forager.jobs.create("sites", params)
+        except REFUSED:
+            await self._budget.settle(spend)
+            raise
+        ended = await self._forager.jobs.wait(job["id"])
+        await self._budget.settle(spend, job=job["id"], pages=min(max_pages, ended["spent"]))
+        if ended["failed"] and not ended["completed"]:
+            raise ToolProblem(f"{url} could not be read. job_status of {job['id']} has the reason.")
 
     async def search_web(
         self, query: str, read: int = 0, max_age: str | None = None, max_tokens: int = TOKENS
@@ -284,20 +336,28 @@ class AgentTools:
         return {"untrusted": text.UNTRUSTED, "changes": kept, "next_after": upto, "numbers_after_that": more}
 
     async def _list(self, path: str, query: Mapping[str, Any], cursor: str | None, max_tokens: int) -> dict[str, Any]:
-        """One page of a list, as far as it fits. Our cursor is the API's, and how many rows of its page were shown."""
         chars = text.room(max_tokens)
+        rows, following = await self._listed(path, query, cursor)
+        answer = _rows(rows, chars)
+        return {**answer, "next_cursor": following(len(answer["rows"]))}
+
+    async def _listed(
+        self, path: str, query: Mapping[str, Any], cursor: str | None
+    ) -> tuple[list[Mapping[str, Any]], Callable[[int], str | None]]:
+        """Return one page of a list, and a function from the number of rows that fit to the next cursor. Our cursor is
+        the API's, and the number of rows of its page that were shown."""
         skip_text, _, of_api = (cursor or "0:").partition(":")
         if not skip_text.isdigit():
             raise ToolProblem("cursor: give the next_cursor of an earlier answer.")
-        got = await self._forager.request("GET", path, query={**query, "cursor": of_api or None, "limit": 100})
-        skip = int(skip_text)
-        answer = _rows(got.data[skip:], chars)
-        shown = skip + len(answer["rows"])
-        if shown < len(got.data):
-            answer["next_cursor"] = f"{shown}:{of_api}"
-        elif got.meta.get("next_cursor"):
-            answer["next_cursor"] = f"0:{got.meta['next_cursor']}"
-        return answer
+        got = await self._forager.request("GET", path, query={"limit": 100, **query, "cursor": of_api or None})
+        skip, further = int(skip_text), got.meta.get("next_cursor")
+
+        def following(shown: int) -> str | None:
+            if skip + shown < len(got.data):
+                return f"{skip + shown}:{of_api}"
+            return f"0:{further}" if further else None
+
+        return got.data[skip:], following
 
     # ── jobs ──
 
@@ -305,7 +365,8 @@ class AgentTools:
         """Estimate the maximum cost of a job, and check it against the budget. Spends nothing.
 
         places: {keyword, state or zips, pages}. products: {urls, follow, max_pages}. scrape: {targets: [{target_url,
-        target_type, workspace_id}]}.
+        target_type, workspace_id}]}. sites: {url, limit, include, exclude, depth}, whose pages list_changes lists with
+        kinds=site_page, and read_site_page reads.
         """
         cost, plan, params = await self._cost(pipeline, params)
         left = await self._budget.left()
@@ -367,6 +428,9 @@ class AgentTools:
                 return cost, None, params
             # As its budget, so that retries cannot make it dearer than what is reserved for it.
             return {**cost, "usd": str(plan["worst_usd"])}, plan, {**params, "max_usd": str(plan["worst_usd"])}
+        if pipeline == "sites":
+            plan = await self._forager.jobs.estimate(pipeline, params)
+            return {"pages": plan["at_most"]}, plan, {**params, "limit": plan["at_most"]}
         if params.get("max_pages") is None:
             if params.get("follow") or params.get("sitemap"):
                 raise ToolProblem("params.max_pages: a crawl that follows links or a sitemap needs one.")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -26,6 +27,7 @@ from forager.sandbox import SerperConfig
 from scripts import api_clients
 from tests.support.api import KEY, ONE_QUERY, Front, open_front
 from tests.support.origin import Origin, Seen, reply
+from tests.support.scrape import QUICK
 from tests.support.served import served
 
 ENVELOPE = b'{"success": true, "data": {"job_id": "j"}, "error": null, "meta": {}}'
@@ -57,6 +59,42 @@ async def test_a_job_is_estimated_run_and_read_over_http(tmp_path: Path) -> None
     assert plan["worst_credits"] == 1
     assert (job["state"], job["spent"], job["pipeline"]) == ("completed", 1, "places")
     assert len(places) == job["discoveries"] > 0
+
+
+async def test_a_site_is_mapped_crawled_and_read_over_http(tmp_path: Path) -> None:
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(QUICK)
+    pages = {
+        "/": '<main><h1>Home</h1><p>Welcome to the guide.</p><a href="/one">One</a><a href="/two">Two</a></main>',
+        "/one": "<main><h1>One</h1><p>The first page of the guide, about oak.</p></main>",
+        "/two": "<main><h1>Two</h1><p>The second page of the guide, which is on tables.</p></main>",
+    }
+
+    def answer(seen: Seen) -> bytes:
+        body = pages.get(seen.target)
+        return reply(404, b"") if body is None else reply(200, body.encode(), Content_Type="text/html")
+
+    async with Origin(answer) as site:
+        host = urlsplit(site.url("/")).netloc
+        async with (
+            open_front(tmp_path, policies=policies, allow=(host,)) as front,
+            served(front.api) as url,
+            front.app.engine(schedules=False),
+            AsyncForager(url, KEY) as forager,
+        ):
+            found = await forager.map(site.url("/"))
+            planned = await forager.sites.plan(site.url("/"), limit=2)
+            job = await forager.sites.crawl(site.url("/"), sitemap=False)
+            stored = await forager.sites.pages(host, content=True).to_list()
+            one = await forager.sites.page(site.url("/one"))
+            with pytest.raises(JobNotCompleted):
+                await forager.map("http://127.0.0.1:9/", limit=1)
+
+    assert {urlsplit(each).path for each in found} == set(pages)
+    assert (planned["known"], planned["at_most"]) == (3, 2)
+    assert (job["state"], job["pipeline"]) == ("completed", "sites")
+    assert {urlsplit(each["url"]).path for each in stored} == set(pages)
+    assert "about oak" in one["content"]
 
 
 async def test_plain_code_does_the_same_and_needs_no_server(tmp_path: Path) -> None:
@@ -96,12 +134,14 @@ async def test_every_operation_of_the_api_has_a_method_and_the_generated_files_a
 
 def test_plain_and_asynchronous_groups_have_the_same_methods() -> None:
     forager, plain = AsyncForager("http://127.0.0.1:1", "k"), Forager("http://127.0.0.1:1", "k")
-    for group in ("api", "jobs", "records", "changes", "places", "products", "listings", "reviews"):
+    groups = {name for name, each in vars(forager).items() if not name.startswith("_")}
+    assert {"api", "jobs", "records", "changes", "web", "sites", "places", "products", "listings", "reviews"} <= groups
+    for group in sorted(groups):
         one, other = (
             {name for name in dir(getattr(client, group)) if not name.startswith("_")} for client in (forager, plain)
         )
         assert one == other, group
-    ours = {"scrape", "scrape_many", "crawl", "request", "close"}
+    ours = {"scrape", "scrape_many", "crawl", "map", "request", "close"}
     assert ours <= set(dir(forager)) & set(dir(plain))
 
 

@@ -34,6 +34,28 @@ async def test_a_token_becomes_accounts_locations_and_reviews_each_once__RV_3(se
     assert seen["pages"] == seen["pages_done"]
 
 
+async def test_a_job_is_estimated_by_the_newest_complete_one_and_nothing_is_sent(service: Reviews) -> None:
+    async def planned() -> dict[str, Any]:
+        answer = await service.client.post("/api/v1/jobs/plan", json={"pipeline": "reviews", "params": {}})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json()["data"])
+
+    before = await planned()
+    job = await service.fetch()
+    await service.work()
+    seen, sent = await service.seen(job), service.google.log.total
+    after = await planned()
+
+    assert (before["based_on"], before["requests"]) == (None, None)
+    assert after["based_on"] == job
+    assert after["requests"] == seen["pages"] > 2
+    assert [after[name] for name in ("accounts", "locations", "reviews")] == [
+        seen[name] for name in ("accounts", "locations", "reviews")
+    ]
+    assert after["requests_per_second"] == 1_000.0
+    assert service.google.log.total == sent
+
+
 async def test_rows_that_cannot_be_identified_are_kept_with_their_reason_and_counted__RV_8(tmp_path: Path) -> None:
     page = orjson.dumps({"reviews": [{"starRating": "ONE"}, {"reviewId": "good"}, "odd"]})
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(page)}\r\n\r\n".encode()

@@ -35,7 +35,10 @@ def add_channel(
     body: Annotated[str | None, typer.Option(help="Template of the text, as '{title} {price} {url}'.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a channel; its address is sealed and never shown again. Send a message with `forager channels test`."""
+    """Add a channel; its address is sealed and never shown again. Send a message with `forager channels test`.
+
+    Example: forager channels add me --url ntfy://ntfy.example/me --per-hour 20
+    """
     address = url if url is not None else typer.prompt("Address of the channel", hide_input=True)
     given = {
         "name": name,
@@ -57,7 +60,10 @@ def add_channel(
 
 @channels.command("list")
 def list_channels(context: typer.Context, as_json: Json = False) -> None:
-    """List channels with what became of their messages."""
+    """List channels with what became of their messages.
+
+    Example: forager channels list
+    """
     rows = with_api(context, lambda at: at.api.get("/channels"))
     if as_json:
         render.show_json(rows)
@@ -78,13 +84,19 @@ def list_channels(context: typer.Context, as_json: Json = False) -> None:
 
 @channels.command("show")
 def show_channel(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show a channel."""
+    """Show a channel.
+
+    Example: forager channels show me
+    """
     _show(with_api(context, lambda at: at.api.get(f"/channels/{part(name)}")), as_json=as_json)
 
 
 @channels.command("test")
 def try_channel(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Send a message now, and print the error of the service if it is not accepted."""
+    """Send a message now, and print the error of the service if it is not accepted.
+
+    Example: forager channels test me
+    """
     done = with_api(context, lambda at: at.api.post(f"/channels/{part(name)}/test", {}))
     render.show_json(done) if as_json else render.notes().print(
         f"The service accepted a message for {name}.", markup=False
@@ -93,7 +105,10 @@ def try_channel(context: typer.Context, name: Name, as_json: Json = False) -> No
 
 @channels.command("remove")
 def remove_channel(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Remove a channel and its address."""
+    """Remove a channel and its address.
+
+    Example: forager channels remove me
+    """
     done = with_api(context, lambda at: at.api.delete(f"/channels/{part(name)}"))
     render.show_json(done) if as_json else render.notes().print(f"Channel {name} removed.", markup=False)
 
@@ -109,7 +124,10 @@ def add_rule(
     repeats: Repeats = False,
     as_json: Json = False,
 ) -> None:
-    """Add a rule, checked now, with what it would have done in the last week."""
+    """Add a rule, checked now, with what it would have done in the last week.
+
+    Example: forager rules add cheap --on product --when 'price < 100' --notify me
+    """
     body = {"name": name, "kind": kind, "when": when, "key": key, "repeats": repeats, "notify": notify}
     added = with_api(context, lambda at: at.api.post("/rules", body), fields={"kind": "on"}, store="created")
     if as_json:
@@ -130,7 +148,10 @@ def preview_rule(
     ] = 7,
     as_json: Json = False,
 ) -> None:
-    """Print how often a rule would have fired; store nothing."""
+    """Print how often a rule would have fired; store nothing.
+
+    Example: forager rules preview --on product --when 'price < 100' --days 14
+    """
     body = {"kind": kind, "when": when, "key": key, "repeats": repeats, "days": days}
     found = with_api(context, lambda at: at.api.post("/rules/preview", body), fields={"kind": "on"})
     if as_json:
@@ -143,7 +164,10 @@ def preview_rule(
 
 @rules.command("list")
 def list_rules(context: typer.Context, as_json: Json = False) -> None:
-    """List rules with how often each has fired."""
+    """List rules with how often each has fired.
+
+    Example: forager rules list
+    """
     rows = with_api(context, lambda at: at.api.get("/rules"))
     if as_json:
         render.show_json(rows)
@@ -163,27 +187,39 @@ def list_rules(context: typer.Context, as_json: Json = False) -> None:
 
 @rules.command("show")
 def show_rule(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show a rule."""
+    """Show a rule.
+
+    Example: forager rules show cheap
+    """
     _show(with_api(context, lambda at: at.api.get(f"/rules/{part(name)}")), as_json=as_json)
 
 
 @rules.command("pause")
 def pause_rule(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Let a rule fire no more until it is resumed."""
+    """Let a rule fire no more until it is resumed.
+
+    Example: forager rules pause cheap
+    """
     done = with_api(context, lambda at: at.api.post(f"/rules/{part(name)}/pause", {}))
     render.show_json(done) if as_json else render.notes().print(f"Rule {name} is paused.", markup=False)
 
 
 @rules.command("resume")
 def resume_rule(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Let a rule look at changes again, from now on."""
+    """Let a rule look at changes again, from now on.
+
+    Example: forager rules resume cheap
+    """
     done = with_api(context, lambda at: at.api.post(f"/rules/{part(name)}/resume", {}))
     render.show_json(done) if as_json else render.notes().print(f"Rule {name} looks at changes again.", markup=False)
 
 
 @rules.command("remove")
 def remove_rule(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Remove a rule; alerts that have fired are sent."""
+    """Remove a rule; alerts that have fired are sent.
+
+    Example: forager rules remove cheap
+    """
     done = with_api(context, lambda at: at.api.delete(f"/rules/{part(name)}"))
     render.show_json(done) if as_json else render.notes().print(f"Rule {name} removed.", markup=False)
 
@@ -201,7 +237,10 @@ def list_alerts(
     limit: Annotated[int, typer.Option(help="Alerts to print (default 50).", min=1, max=1_000)] = 50,
     as_json: Json = False,
 ) -> None:
-    """List alerts of the last 90 days, newest first."""
+    """List alerts of the last 90 days, newest first.
+
+    Example: forager alerts list --limit 20
+    """
     query = {name: value for name, value in (("rule", rule), ("channel", channel), ("limit", limit)) if value}
     rows = with_api(context, lambda at: at.api.get("/alerts", **query))
     if as_json:

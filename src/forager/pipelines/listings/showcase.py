@@ -87,18 +87,25 @@ async def _rents(api: Api, listings: Sequence[Mapping[str, Any]]) -> dict[int, l
 def _card(each: Mapping[str, Any], rents: Sequence[float]) -> Mapping[str, Any]:
     low, high = each["rent_min"], each["rent_max"]
     rent = "rent on request" if low is None else f"${low:,}" + (f" – ${high:,}" if high and high != low else "")
-    beds = "studio" if not each["beds_max"] else f"{each['beds_min'] or 0:g}–{each['beds_max']:g} beds"
     badge = each.get("badge")
     return {
         "title": each["title"] or each["address"],
         "lines": (
             rent,
-            f"{beds} · {each['address']}, {each['city']}",
+            f"{_beds(each['beds_min'], each['beds_max'])} · {each['address']}, {each['city']}",
             f"confidence {each['freshness_confidence']} of 100",
         ),
         "badge": (badge["text"], badge["color"]) if badge else None,
         "chart": html.spark(rents),
     }
+
+
+def _beds(fewest: float | None, most: float | None) -> str:
+    """`studio`, `2 beds`, `studio–1 bed`, `1–3 beds`."""
+    if not most:
+        return "studio"
+    unit = "bed" if most == 1 else "beds"
+    return f"{most:g} {unit}" if fewest == most else f"{f'{fewest:g}' if fewest else 'studio'}–{most:g} {unit}"
 
 
 showcase = Showcase(

@@ -62,7 +62,10 @@ def plan(
     po_boxes: PoBoxes = False,
     as_json: Json = False,
 ) -> None:
-    """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing."""
+    """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing.
+
+    Example: forager places plan -k "coffee shops" -s AZ
+    """
     where = _where(state, zips, zips_from, areas, areas_from, country, language)
     job = _job(keyword, where, pages, None, concurrency, max_credits, po_boxes)
 
@@ -108,6 +111,8 @@ def run(
     If `forager up` is running, it does the work. Otherwise this command does, and ends with the job; Ctrl-C finishes
     in-flight tasks, and the job can be resumed. Meanwhile it holds the embedded store, and other commands fail with
     exit code 3: to use them, start `forager up` first.
+
+    Example: forager places run -k bars -z 85001 --max-credits 10
     """
     where = _where(state, zips, zips_from, areas, areas_from, country, language)
     job = _job(keyword, where, pages, batch_size, concurrency, max_credits, po_boxes)
@@ -142,7 +147,10 @@ def coverage(
     zips: Annotated[bool, typer.Option("--zips", help="Only the ZIPs that were cut off, one per line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far the ZIPs of a job were read: complete, cut off at the last page, empty, failed, open."""
+    """Show how far the ZIPs of a job were read: complete, cut off at the last page, empty, failed, open.
+
+    Example: forager places coverage <job> --zips
+    """
 
     async def work(at: Reached) -> Any:
         return await at.api.get("/places/coverage", job=None if job is None else await full_job(at.api, job))
@@ -188,6 +196,8 @@ def deepen(
 
     Shows the estimate and asks before anything is spent. With several terms there is a job for each, and --max-credits
     holds for each of them.
+
+    Example: forager places deepen <job> --plan
     """
     settings = invocation(context).settings()
 

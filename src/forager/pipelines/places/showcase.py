@@ -30,7 +30,9 @@ async def found(api: Api, world: DemoWorld, looks: Sequence[Sequence[Job]]) -> F
     places = [dict(zip(points["columns"], point, strict=True)) for point in points["points"]]
     rated = sorted((each for each in places if each["rating"]), key=lambda each: (each["rating"], each["title"]))
     best = rated[: -SHOWN - 1 : -1]
-    marked = [{**each, "share": None if each["rating"] is None else (each["rating"] - 1) / 4} for each in places]
+    marked = [
+        {**each, "share": None if each["rating"] is None else max(0, each["rating"] - 2.5) / 2.5} for each in places
+    ]
     saved = f"{count(job['skipped'])} saved by early exit"
     stars = [
         (f"{low}–{low + 1}", sum(low <= each["rating"] < low + 1 + (low == 4) for each in rated)) for low in range(1, 5)
@@ -49,7 +51,7 @@ async def found(api: Api, world: DemoWorld, looks: Sequence[Sequence[Job]]) -> F
             html.section(
                 f"Places: {demo.JOB['keyword']} in {demo.WHERE}",
                 html.point_map(marked, label=f"Map of {len(places)} places"),
-                note=f"{count(len(places))} of {count(everywhere)} places have coordinates; green is rated better.",
+                note=f"{count(len(places))} of {count(everywhere)} places have coordinates; greener is rated better.",
             ),
             html.section(
                 "Best rated",

@@ -39,9 +39,9 @@ async def found(api: Api, world: DemoWorld, looks: Sequence[Sequence[Job]]) -> F
     products = [product async for page in api.pages("/products") for product in page]
     changed = [product for product in products if product["version"] > 1]
     moved: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
-    for product in changed[: 3 * SHOWN]:
+    for product in changed[: 4 * SHOWN]:
         points = await api.get(f"/products/{product['id']}/history")
-        if len({point["price"] for point in points}) > 1:
+        if points and product["price"] and points[-1]["price"] not in (None, product["price"]):
             moved.append((product, points))
     pages = sum(job["completed"] for look in looks for job in look)
     requests = sum(job["completed"] + job["retries"] for look in looks for job in look)

@@ -180,6 +180,9 @@ def run(
     login: Annotated[
         str | None, typer.Option("--login", help="Stored Google login, in place of a token: `forager reviews login`.")
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show requests and time by the newest complete job; fetch nothing.")
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
     ] = False,
@@ -188,7 +191,13 @@ def run(
     """Fetch accounts, locations and reviews of a token, or of a stored login.
 
     The token is read from a file, never from the command line, where other users of the machine could see it.
+
+    Example: forager reviews run --token-file token.txt
     """
+    if plan:
+        job = {"pipeline": "reviews", "params": {} if login is None else {"login": login}}
+        _show_plan(with_api(context, lambda at: at.api.post("/jobs/plan", job), store="optional"), as_json=as_json)
+        return
     if (token_file is None) == (login is None):
         raise Rejected("Give either --token-file or --login.")
     body = {"login": login} if token_file is None else {"access_token": _read_token(token_file)}
@@ -199,9 +208,27 @@ def run(
     with_api(context, work, fields={"access_token": "token_file"}, store="created")
 
 
+def _show_plan(planned: Any, *, as_json: bool) -> None:
+    if as_json:
+        render.show_json(planned)
+        return
+    if planned["based_on"] is None:
+        render.notes().print("Unknown: no reviews job has been completed yet. Requests cost nothing.", markup=False)
+        return
+    facts = [(name, render.count(planned[name])) for name in ("accounts", "locations", "reviews", "requests")]
+    time = None if planned["seconds"] is None else render.duration(planned["seconds"])
+    render.out().print(
+        render.facts([*facts, ("time", time), ("cost", "none"), ("based on", f"job {planned['based_on']}")])
+    )
+    render.notes().print("Nothing was fetched.", markup=False)
+
+
 @commands.command()
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Show the state of a reviews job: accounts, locations, reviews and failures."""
+    """Show the state of a reviews job: accounts, locations, reviews and failures.
+
+    Example: forager reviews show <job>
+    """
 
     async def work(at: Reached) -> Any:
         return await at.api.get(f"/review-fetch/{await full_job(at.api, job)}")
@@ -217,7 +244,10 @@ def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 @commands.command()
 def retry(context: typer.Context, job: JobId, token_file: TokenFile, as_json: Json = False) -> None:
-    """Fetch the failed pages of a job again, with a new token."""
+    """Fetch the failed pages of a job again, with a new token.
+
+    Example: forager reviews retry <job> --token-file token.txt
+    """
     token = _read_token(token_file)
 
     async def work(at: Reached) -> Any:
@@ -240,6 +270,8 @@ def stream(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
     With --json, or if the output is not a terminal, every account, location and review is one line of JSON. The exit
     code is 1 if pages could not be fetched.
+
+    Example: forager reviews stream <job>
     """
 
     async def work(at: Reached) -> tuple[bool, Any]:
@@ -283,6 +315,8 @@ def login(
 
     Prints Google's page of consent, and waits on a port of this machine for the browser to come back. The refresh token
     and the client's secret are sealed in the store. Add a schedule then: forager schedules add daily-reviews.
+
+    Example: forager reviews login --client client.json --name shop
     """
     from forager.pipelines.reviews.cli_login import read_client, store_login
 
@@ -301,7 +335,10 @@ def login(
 
 @commands.command()
 def logins(context: typer.Context, as_json: Json = False) -> None:
-    """List the stored Google logins."""
+    """List the stored Google logins.
+
+    Example: forager reviews logins
+    """
 
     async def work(at: Reached) -> Any:
         return await at.api.get("/review-logins")
@@ -322,7 +359,10 @@ def logout(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the login.")],
     as_json: Json = False,
 ) -> None:
-    """Remove a Google login from the store. Google keeps its grant: revoke it in the Google account."""
+    """Remove a Google login from the store. Google keeps its grant: revoke it in the Google account.
+
+    Example: forager reviews logout shop
+    """
 
     async def work(at: Reached) -> Any:
         return await at.api.delete(f"/review-logins/{part(name)}")

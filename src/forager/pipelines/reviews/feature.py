@@ -9,6 +9,7 @@ feature = Feature(
     settings=Ref("forager.pipelines.reviews.settings:ReviewsSettings"),
     tokens=Ref("forager.pipelines.reviews.access:GoogleLogins"),
     complete=Ref("forager.pipelines.reviews.access:with_known_login"),
+    estimate=Ref("forager.pipelines.reviews.reports:plan_reviews"),
     log=Ref("forager.pipelines.reviews.wiring:failure_line"),
     publication=Ref("forager.pipelines.reviews.publication:publication"),
     figures=Ref("forager.pipelines.reviews.reports:figures"),

@@ -9,15 +9,19 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.database import Database, Row
-from forager.pipelines.reviews.pipeline import NAME
+from forager.pipelines.reviews.pipeline import NAME, ReviewsJob
+from forager.pipelines.reviews.tasks import REVIEWS_LANE
 from forager.sdk.feature import Figure
 from forager.sdk.queries import job_number, loads
 from forager.sdk.service import Service
 
 COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "reviews": "reviews"}
 PAGE = 500
+LOOKED_AT = 50
+"""Newest completed jobs among which one like a planned job is looked for."""
 MOST_BYTES = 50 * 1024 * 1024
 """A nested answer that is larger is not for a browser: the export is."""
 
@@ -30,6 +34,55 @@ async def counts(db: Database, job: UUID) -> dict[str, int]:
         (row,) = await db.fetch(f"SELECT count(*) AS n FROM {table} WHERE job_id = :job", {"job": number})
         stored[name] = int(row["n"])
     return stored
+
+
+class ReviewsPlan(BaseModel):
+    """Estimated requests and time of a reviews job, by the newest completed one. Making it sends nothing."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "based_on": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+                    "accounts": 2,
+                    "locations": 60,
+                    "reviews": 2_900,
+                    "requests": 124,
+                    "requests_per_second": 10.0,
+                    "seconds": 12.4,
+                }
+            ]
+        }
+    )
+
+    based_on: UUID | None = Field(description="Job that the numbers are of; null: none was completed yet.")
+    accounts: int | None
+    locations: int | None
+    reviews: int | None
+    requests: int | None = Field(
+        description="Requests to Google's three APIs; they cost nothing, but use up its quota."
+    )
+    requests_per_second: float | None = Field(description="To each API, at the pace in force.")
+    seconds: float | None = Field(description="At this pace, after the first requests that may be sent at once.")
+
+
+async def plan_reviews(service: Service, job: ReviewsJob) -> ReviewsPlan:
+    """Estimate a job by the newest one that was completed, of the same login if the job names one."""
+    lane = service.lane_for(REVIEWS_LANE)
+    pace = lane.rate / lane.per if lane.rate else None
+    done = (await service.reports.jobs(pipeline=NAME, state="completed", limit=LOOKED_AT)).items
+    like = next((each for each in done if job.login in (None, each.params.get("login"))), None)
+    if like is None:
+        names = ("based_on", "accounts", "locations", "reviews", "requests", "seconds")
+        return ReviewsPlan(**dict.fromkeys(names), requests_per_second=pace)
+    waits = max(0, like.total - (lane.burst or 0))
+    return ReviewsPlan(
+        based_on=like.id,
+        **await counts(service.database, like.id),
+        requests=like.total,
+        requests_per_second=pace,
+        seconds=None if pace is None else round(waits / pace, 1),
+    )
 
 
 async def figures(service: Service) -> list[Figure]:

@@ -50,7 +50,10 @@ def map_site(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print all addresses of a site that robots.txt, sitemaps and links name; fetch no more than that."""
+    """Print all addresses of a site that robots.txt, sitemaps and links name; fetch no more than that.
+
+    Example: forager site map https://docs.example/ --include '/guide/*'
+    """
     job = _given(url=url, mode="map", include=include, exclude=exclude, subdomains=subdomains or None, limit=limit)
 
     async def work(at: Reached) -> None:
@@ -108,6 +111,8 @@ def crawl(
 
     An interrupted crawl goes on with the next `forager up` or `forager worker`. Links are followed within the site,
     politely and within robots.txt; near-duplicates and endless spaces are left out.
+
+    Example: forager site crawl https://docs.example/ --limit 500 --include '/guide/*'
     """
     job = _given(
         url=url,
@@ -138,7 +143,10 @@ def crawl(
 
 @commands.command("list")
 def list_crawls(context: typer.Context, as_json: Json = False) -> None:
-    """List crawls and maps, newest first."""
+    """List crawls and maps, newest first.
+
+    Example: forager site list
+    """
     rows = with_api(context, lambda at: at.api.get("/sites"))
     if as_json:
         render.show_json(rows)
@@ -163,7 +171,10 @@ def show(
     site: Annotated[str, typer.Argument(help="A site, as docs.example, or the URL of a page.")],
     as_json: Json = False,
 ) -> None:
-    """Show a site with its crawls, or print the content of one page."""
+    """Show a site with its crawls, or print the content of one page.
+
+    Example: forager site show docs.example
+    """
     if "://" in site:
         page = with_api(context, lambda at: at.api.get("/sites/page", url=site))
         if as_json:
@@ -193,7 +204,10 @@ def export(
     duplicates: Annotated[bool, typer.Option("--duplicates", help="Write near-duplicates as well.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the pages of a site as files: a folder of Markdown with front matter, one file for a model, or WARC."""
+    """Write the pages of a site as files: a folder of Markdown with front matter, one file for a model, or WARC.
+
+    Example: forager site export docs.example --folder docs
+    """
     if len([path for path in (folder, one_file, warc) if path is not None]) != 1:
         raise Rejected("Give one of --folder, --one-file and --warc.")
 

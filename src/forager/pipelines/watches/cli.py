@@ -45,7 +45,10 @@ def add(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch pages: check each now and every hour, and notify a channel when it changes."""
+    """Watch pages: check each now and every hour, and notify a channel when it changes.
+
+    Example: forager watch add https://shop.example/product/1 --every 6h --name table
+    """
     pages = [*(urls or []), *_lines(file)]
     if not pages:
         raise Rejected("Give at least one URL, or a file with --file.")
@@ -96,7 +99,10 @@ def list_watches(
     limit: Annotated[int, typer.Option(help="Watches to print (default 100).", min=1, max=1_000)] = 100,
     as_json: Json = False,
 ) -> None:
-    """List watches with what each saw last."""
+    """List watches with what each saw last.
+
+    Example: forager watch list
+    """
     rows = with_api(context, lambda at: at.api.get("/watches", limit=limit))
     if as_json:
         render.show_json(rows)
@@ -117,7 +123,10 @@ def list_watches(
 
 @commands.command()
 def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show a watch with its observations, newest first."""
+    """Show a watch with its observations, newest first.
+
+    Example: forager watch show table
+    """
 
     async def work(at: Reached) -> tuple[Any, Any]:
         found = await at.api.get(f"/watches/{part(name)}")
@@ -137,7 +146,10 @@ def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @commands.command()
 def check(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Check a page now, and print what changed."""
+    """Check a page now, and print what changed.
+
+    Example: forager watch check table
+    """
 
     async def work(at: Reached) -> Any:
         before = await at.api.get(f"/watches/{part(name)}")
@@ -156,21 +168,30 @@ def check(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @commands.command()
 def pause(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Check a page no more until it is resumed."""
+    """Check a page no more until it is resumed.
+
+    Example: forager watch pause table
+    """
     done = with_api(context, lambda at: at.api.post(f"/watches/{part(name)}/pause", {}))
     render.show_json(done) if as_json else render.notes().print(f"Watch {name} is paused.", markup=False)
 
 
 @commands.command()
 def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Check a page again, now and then as before."""
+    """Check a page again, now and then as before.
+
+    Example: forager watch resume table
+    """
     done = with_api(context, lambda at: at.api.post(f"/watches/{part(name)}/resume", {}))
     render.show_json(done) if as_json else render.notes().print(f"Watch {name} goes on.", markup=False)
 
 
 @commands.command()
 def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Remove a watch and its rule."""
+    """Remove a watch and its rule.
+
+    Example: forager watch remove table
+    """
     done = with_api(context, lambda at: at.api.delete(f"/watches/{part(name)}"))
     render.show_json(done) if as_json else render.notes().print(f"Watch {name} removed.", markup=False)
 

@@ -56,7 +56,10 @@ def search(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Search the web through Serper and list the results; with --read, print their pages as Markdown."""
+    """Search the web through Serper and list the results; with --read, print their pages as Markdown.
+
+    Example: forager web "oak table care" --read 5
+    """
     given = {
         "query": query,
         "read": read,

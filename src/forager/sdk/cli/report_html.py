@@ -35,7 +35,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Seque
             for name, value in zip(columns, row, strict=True)
         )
 
-    heads = "".join(f"<th{' class=r' if name in right else ''}>{text(name)}</th>" for name in columns)
+    heads = "".join(f"<th{' class=r' if name in right else ''}>{text(name) if name else ''}</th>" for name in columns)
     body = "".join(f"<tr>{cells(row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -61,10 +61,10 @@ def line_chart(points: Sequence[tuple[float, float]], *, label: str, marks: Sequ
     def x(moment: float) -> float:
         return round(width * moment / last, 1)
 
-    line = " ".join(f"{x(at)},{round(height - (height - 18) * value / most, 1)}" for at, value in points)
+    line = " ".join(f"{x(at)},{round(height - (height - 26) * value / most, 1)}" for at, value in points)
     drawn = "".join(
         f'<line class="mark" x1="{x(at)}" x2="{x(at)}" y1="0" y2="{height}"/>'
-        f'<text class="marked" x="{min(x(at) + 4, width - 150)}" y="11">{text(caption)}</text>'
+        f'<text class="marked" x="{min(x(at) + 4, width - 150)}" y="18">{text(caption)}</text>'
         for at, caption in marks
     )
     ticks = "".join(
@@ -73,8 +73,9 @@ def line_chart(points: Sequence[tuple[float, float]], *, label: str, marks: Sequ
     )
     return (
         f'<svg class="chart" viewBox="0 0 {width} {height + foot}" role="img" aria-label="{text(label)}">'
-        f'<polygon class="area" points="0,{height} {line} {width},{height}"/><polyline points="{line}"/>{drawn}{ticks}'
-        f'<text class="most" x="2" y="11">{most:,.0f}</text></svg>'
+        f'<polygon class="area" points="{x(points[0][0])},{height} {line} {width},{height}"/>'
+        f'<polyline points="{line}"/>{drawn}{ticks}'
+        f'<text class="most" x="4" y="18">{most:,.0f}</text></svg>'
     )
 
 
@@ -113,7 +114,7 @@ def point_map(points: Sequence[Mapping[str, Any]], *, label: str) -> str:
         y = round(height * (north - float(each["latitude"])) / (north - south), 1)
         share = each.get("share")
         hue = "" if share is None else f' style="--share:{round(100 * float(share))}%"'
-        return f'<circle cx="{x}" cy="{y}" r="3"{hue}><title>{text(each.get("title"))}</title></circle>'
+        return f'<circle cx="{x}" cy="{y}" r="2.5"{hue}><title>{text(each.get("title"))}</title></circle>'
 
     grid = "".join(
         f'<line x1="0" x2="{width}" y1="{round(height * n / 4, 1)}" y2="{round(height * n / 4, 1)}"/>'
@@ -121,6 +122,8 @@ def point_map(points: Sequence[Mapping[str, Any]], *, label: str) -> str:
         for n in range(1, 4)
     )
     corner = f"{north:.1f}° N, {abs(west):.1f}° {'W' if west < 0 else 'E'}"
+    # The best are drawn last, so that they lie above the others.
+    placed.sort(key=lambda each: -1.0 if each.get("share") is None else float(each["share"]))
     return (
         f'<svg class="map" viewBox="0 0 {width} {height}" role="img" aria-label="{text(label)}"><g class="grid">{grid}'
         f'</g>{"".join(map(spot, placed))}<text x="6" y="14">{text(corner)}</text></svg>'
@@ -158,14 +161,14 @@ def _around(values: Sequence[float]) -> tuple[float, float]:
 
 _STYLE = """
 :root{--bg:#fbfaf7;--card:#fff;--ink:#1d2420;--soft:#5d6a62;--line:#e2e2da;--accent:#2f7d4f;--warm:#b4552d;
---cool:#2f6d9c}
+--cool:#2f6d9c;--dot:#cfcfc4}
 @media(prefers-color-scheme:dark){:root{--bg:#131714;--card:#1c221e;--ink:#e8ece8;--soft:#9aa79f;--line:#313a34;
---accent:#63c08a;--warm:#e58a5c;--cool:#74b3e0}}*{box-sizing:border-box}
+--accent:#63c08a;--warm:#e58a5c;--cool:#74b3e0;--dot:#3f4a43}}*{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1080px;margin:0 auto;padding:28px 20px 60px}h1{font-size:28px;margin:0 0 4px}
 header p,.note{color:var(--soft);margin:0 0 14px}h2{font-size:19px;margin:34px 0 8px}h3{font-size:15px;margin:0 0 2px}
 .tiles{display:flex;flex-wrap:wrap;gap:12px}
-.tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 16px;min-width:130px}
+.tile{flex:1;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 16px;min-width:120px}
 .tile b{display:block;font-size:22px}.tile span{color:var(--soft);font-size:13px}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;background:var(--card);border:1px solid var(--line);border-radius:10px}
 th,td{text-align:left;padding:6px 12px;border-bottom:1px solid var(--line);font-size:14px;vertical-align:top}
@@ -174,7 +177,7 @@ svg.chart,svg.map{width:100%;background:var(--card);border:1px solid var(--line)
 svg text{fill:var(--soft);font-size:11px}polyline{fill:none;stroke:var(--accent);stroke-width:2}
 .area{fill:var(--accent);opacity:.14}.mark{stroke:var(--warm);stroke-width:1.5;stroke-dasharray:4 3}
 svg .marked{fill:var(--warm)}.grid line{stroke:var(--line)}
-circle{fill:color-mix(in oklab,var(--accent) var(--share,60%),var(--warm));opacity:.75}
+circle{fill:color-mix(in oklab,var(--accent) var(--share,0%),var(--dot));opacity:.8}
 .cols{display:flex;gap:10px;align-items:flex-end;background:var(--card);border:1px solid var(--line);
 border-radius:10px;padding:14px 16px 8px}
 .col{flex:1;text-align:center;display:flex;flex-direction:column;justify-content:flex-end;min-width:24px}
@@ -185,6 +188,8 @@ article{background:var(--card);border:1px solid var(--line);border-radius:10px;p
 article p{margin:0;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
 .badge{float:right;font-size:11px;border-radius:99px;padding:1px 8px;border:1px solid currentColor;margin-left:6px}
 .green{color:var(--accent)}.yellow,.orange{color:var(--warm)}.red{color:#c0392b}.gray,.grey{color:var(--soft)}
+.cols+.scroll,.scroll+.cols,.cols+.cols{margin-top:12px}
+@media(max-width:600px){svg.chart text,svg.map text{font-size:22px}th,td{padding:5px 8px;font-size:13px}}
 svg.spark{width:96px;height:26px;margin-top:4px}.spark.up polyline{stroke:var(--warm)}
 .spark.down polyline{stroke:var(--cool)}
 code{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:1px 6px;font-size:13px}

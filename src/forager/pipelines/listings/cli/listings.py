@@ -46,6 +46,8 @@ def search(
     """List active listings with their freshness badge.
 
     Rent, beds, baths and area must be those of one unit; a building that shows no units is compared by its ranges.
+
+    Example: forager listings search --market boston --max-rent 3000 --beds 2
     """
     query = {
         "market": market,
@@ -75,7 +77,10 @@ def search(
 
 @commands.command()
 def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
-    """Show one listing with everything that is known of it."""
+    """Show one listing with everything that is known of it.
+
+    Example: forager listings show 17
+    """
     shown = with_api(context, lambda at: at.api.get(f"/listings/{listing}"), fields=OF_LISTING)
     if as_json:
         render.show_json(shown)
@@ -99,7 +104,10 @@ def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> N
 
 @commands.command()
 def history(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
-    """Show how the rent of a listing changed, newest first."""
+    """Show how the rent of a listing changed, newest first.
+
+    Example: forager listings history 17
+    """
     changes = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"), fields=OF_LISTING)
     if as_json:
         render.show_json(changes)
@@ -113,7 +121,10 @@ def history(context: typer.Context, listing: ListingId, as_json: Json = False) -
 
 @commands.command()
 def why(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
-    """Show which sources show a listing, and the evidence for which they were merged."""
+    """Show which sources show a listing, and the evidence for which they were merged.
+
+    Example: forager listings why 17
+    """
     sources = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"), fields=OF_LISTING)
     if as_json:
         render.show_json(sources)
@@ -134,7 +145,10 @@ def split(
     source: Annotated[str, typer.Argument(help="Key or id of the source, as `listings why` shows it.")],
     as_json: Json = False,
 ) -> None:
-    """Undo a wrong merge. The source becomes a listing of its own, and stays one."""
+    """Undo a wrong merge. The source becomes a listing of its own, and stays one.
+
+    Example: forager listings split 17 23
+    """
 
     async def work(at: Reached) -> Any:
         made = await at.api.post(f"/listings/{listing}/split", {"source": source})
@@ -149,7 +163,10 @@ def split(
 
 @commands.command()
 def verify(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
-    """Look at the pages of a listing now, instead of when its confidence falls below 40."""
+    """Look at the pages of a listing now, instead of when its confidence falls below 40.
+
+    Example: forager listings verify 17
+    """
     made, but = post(context, f"/listings/{listing}/verify", fields=OF_LISTING)
     render.show_json(made) if as_json else render.out().print(f"Queued.{but}", soft_wrap=True)
 

@@ -38,7 +38,10 @@ def limits(
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Start runs, or start none.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show or set how many runs may be started and what they may cost."""
+    """Show or set how many runs may be started and what they may cost.
+
+    Example: forager markets limits --usd-per-month 100
+    """
     given = {"max_requests_per_hour": per_hour, "max_requests_per_day": per_day, "max_usd_per_month": usd_per_month}
     body: dict[str, Any] = {name: _number(text) for name, text in given.items() if text is not None}
     if enabled is not None:
@@ -98,7 +101,10 @@ FIELDS = {
 
 @commands.command("list")
 def list_markets(context: typer.Context, as_json: Json = False) -> None:
-    """List all markets: tier, last and next scrape, and what is wrong."""
+    """List all markets: tier, last and next scrape, and what is wrong.
+
+    Example: forager markets list
+    """
 
     async def work(at: Reached) -> tuple[Any, Any]:
         return await at.api.get(MARKETS), await at.api.get(SCRAPING)
@@ -136,7 +142,10 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def start(context: typer.Context, as_json: Json = False) -> None:
-    """Scrape all enabled markets by schedule from now on. Costs money."""
+    """Scrape all enabled markets by schedule from now on. Costs money.
+
+    Example: forager markets start
+    """
     made = with_api(context, lambda at: at.api.post(f"{SCRAPING}/start"), store="created")
     if as_json:
         render.show_json(made)
@@ -152,7 +161,10 @@ def start(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def stop(context: typer.Context, as_json: Json = False) -> None:
-    """Scrape nothing by schedule until `markets start`. Runs that have begun finish."""
+    """Scrape nothing by schedule until `markets start`. Runs that have begun finish.
+
+    Example: forager markets stop
+    """
     made = with_api(context, lambda at: at.api.post(f"{SCRAPING}/stop"))
     if as_json:
         render.show_json(made)
@@ -164,7 +176,10 @@ def stop(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def show(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
-    """Show a market: its last scrapes, what it costs, how far verification is behind."""
+    """Show a market: its last scrapes, what it costs, how far verification is behind.
+
+    Example: forager markets show boston
+    """
     shown = with_api(context, lambda at: at.api.get(f"{MARKETS}/{part(market)}"), fields=FIELDS)
     if as_json:
         render.show_json(shown)
@@ -200,7 +215,10 @@ def add(
     hours: Annotated[int | None, typer.Option(help="Hours between two scrapes (default: by the tier).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a city. The next dispatch scrapes it."""
+    """Add a city. The next dispatch scrapes it.
+
+    Example: forager markets add salem-ma --city Salem --state MA --hours 24
+    """
     body = {
         "id": market,
         "city": city,
@@ -227,7 +245,10 @@ def set_market(
     name: Annotated[str | None, typer.Option(help="Shown to people.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Change a market. A new tier also changes how fast its listings age."""
+    """Change a market. A new tier also changes how fast its listings age.
+
+    Example: forager markets set boston --tier hot --max-listings 200
+    """
     body = _given(
         {
             "tier": tier,
@@ -243,20 +264,29 @@ def set_market(
 
 @commands.command()
 def disable(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
-    """Scrape it no more until it is enabled again with `markets set --enable`."""
+    """Scrape it no more until it is enabled again with `markets set --enable`.
+
+    Example: forager markets disable boston
+    """
     _changed(context, market, {"is_enabled": False}, as_json=as_json)
 
 
 @commands.command()
 def remove(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
-    """Remove a market. Its listings stay until they are gone."""
+    """Remove a market. Its listings stay until they are gone.
+
+    Example: forager markets remove salem-ma
+    """
     removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"), fields=FIELDS, store="created")
     render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
 @commands.command()
 def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
-    """Scrape a market now, independently of its schedule."""
+    """Scrape a market now, independently of its schedule.
+
+    Example: forager listings run boston
+    """
 
     async def work(at: Reached) -> None:
         made = await at.api.post(f"{MARKETS}/{part(market)}/scrape")
@@ -280,7 +310,10 @@ commands.command()(limits)
 
 
 def plan(context: typer.Context, as_json: Json = False) -> None:
-    """Show what the enabled markets cost a month; scrape nothing."""
+    """Show what the enabled markets cost a month; scrape nothing.
+
+    Example: forager listings plan
+    """
     made = with_api(context, lambda at: at.api.get(SCRAPING), store="optional")
     if as_json:
         render.show_json(made)

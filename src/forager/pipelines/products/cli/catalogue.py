@@ -25,7 +25,10 @@ NONE = "none"
 
 @domains.command("list")
 def list_domains(context: typer.Context, as_json: Json = False) -> None:
-    """List the shops: whether each is active, its currency and how often it is crawled."""
+    """List the shops: whether each is active, its currency and how often it is crawled.
+
+    Example: forager products domains list
+    """
     listed = with_api(context, _all)
     if as_json:
         render.show_json(listed)
@@ -66,7 +69,10 @@ def set_domain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Set the currency of a shop, how often its pages are crawled and how fast, or pause it."""
+    """Set the currency of a shop, how often its pages are crawled and how fast, or pause it.
+
+    Example: forager products domains set shop.example --currency EUR --recrawl 6h
+    """
     changes: dict[str, Any] = {}
     if currency is not None:
         changes["currency"] = None if currency == NONE else currency.upper()
@@ -144,7 +150,10 @@ def list_products(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of products.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List products, newest first or as --sort has it."""
+    """List products, newest first or as --sort has it.
+
+    Example: forager products list --max-price 500 --sort price
+    """
     query = {
         "domain": domain,
         "brand": brand,
@@ -184,7 +193,10 @@ def show(
     product: Annotated[int, typer.Argument(help="Id of the product, as `forager products list` shows it.")],
     as_json: Json = False,
 ) -> None:
-    """Show one product: every value with its source, its pictures and its price history."""
+    """Show one product: every value with its source, its pictures and its price history.
+
+    Example: forager products show 17
+    """
     shown = with_api(context, lambda at: at.api.get(f"/products/{product}"), fields={"product_id": "product"})
     if as_json:
         render.show_json(shown)
@@ -229,7 +241,10 @@ def history(
     product: Annotated[int, typer.Argument(help="Id of the product, as `forager products list` shows it.")],
     as_json: Json = False,
 ) -> None:
-    """Show how the price and stock of a product changed, newest first."""
+    """Show how the price and stock of a product changed, newest first.
+
+    Example: forager products history 17
+    """
     path = f"/products/{product}/history"
     points = with_api(context, lambda at: at.api.get(path), fields={"product_id": "product"})
     if as_json:
@@ -248,7 +263,10 @@ def _show_history(points: Any) -> None:
 
 @commands.command()
 def reindex(context: typer.Context, as_json: Json = False) -> None:
-    """Rebuild the search index from the stored products, as `forager search rebuild` does."""
+    """Rebuild the search index from the stored products, as `forager search rebuild` does.
+
+    Example: forager products reindex
+    """
     rebuild_index(context, as_json)
 
 
@@ -303,6 +321,8 @@ def rebuild(context: typer.Context, as_json: Json = False) -> None:
 
     An index in Elasticsearch or OpenSearch stays searchable meanwhile. A rebuild that was interrupted goes on where it
     was; a second one at the same time is refused.
+
+    Example: forager search rebuild
     """
     rebuild_index(context, as_json)
 
@@ -320,7 +340,10 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of products.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Search name, brand, category and description, best first. Small misspellings are forgiven."""
+    """Search name, brand, category and description, best first. Small misspellings are forgiven.
+
+    Example: forager products search "oak table" --max-price 500
+    """
     query = {
         "q": words,
         "max_price": max_price,

@@ -257,6 +257,8 @@ def crawl(
 
     Beside a running `forager up` the job is handed to it, and it recrawls the pages. Otherwise this command does the
     work itself and ends with the job; run it again to crawl again.
+
+    Example: forager products run https://shop.example/ --sitemap --max-pages 100
     """
     if sum((http, auto, browser)) > 1:
         raise Rejected("Choose one of --http, --auto and --browser.")

@@ -22,7 +22,10 @@ def health(
     days: Annotated[int, typer.Option(help="The newest days.")] = 7,
     as_json: Json = False,
 ) -> None:
-    """Show how well parsers read each shop: success and fill rates."""
+    """Show how well parsers read each shop: success and fill rates.
+
+    Example: forager products health --days 30
+    """
     rows = with_api(context, lambda at: at.api.get("/admin/parser-health", domain=domain, days=days))
     if as_json:
         render.show_json(rows)
@@ -50,7 +53,10 @@ def audit(
     run: Annotated[bool, typer.Option("--run", help="Audit now instead of showing the newest audit.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the newest weekly audit: references, required fields, fill rates, stale pages."""
+    """Show the newest weekly audit: references, required fields, fill rates, stale pages.
+
+    Example: forager products audit --run
+    """
 
     async def work(at: Reached) -> Any:
         if run:
@@ -78,7 +84,10 @@ def list_quarantines(
     every: Annotated[bool, typer.Option("--all", help="Also those that were decided.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List fields whose new values are held back."""
+    """List fields whose new values are held back.
+
+    Example: forager products quarantine list --all
+    """
     query = {} if every else {"state": "open"}
     rows = with_api(context, lambda at: at.api.get("/admin/quarantines", **query))
     if as_json:
@@ -98,13 +107,19 @@ def list_quarantines(
 
 @quarantine.command()
 def accept(context: typer.Context, name: QuarantineName, as_json: Json = False) -> None:
-    """Let the new values in: the shop's stored pages are parsed again."""
+    """Let the new values in: the shop's stored pages are parsed again.
+
+    Example: forager products quarantine accept shop.example
+    """
     _decide(context, "accept", name, as_json=as_json)
 
 
 @quarantine.command()
 def reject(context: typer.Context, name: QuarantineName, as_json: Json = False) -> None:
-    """Keep the new values out; the last good ones stay."""
+    """Keep the new values out; the last good ones stay.
+
+    Example: forager products quarantine reject shop.example
+    """
     _decide(context, "reject", name, as_json=as_json)
 
 
@@ -134,6 +149,8 @@ def reparse(
     """Parse a shop's stored pages again; show by field what stays, changes, is lost and is found.
 
     With --parser, two parsers read the same pages: agreement by field, whose evidence is stronger, and the winner.
+
+    Example: forager reparse --domain shop.example
     """
     if parser is not None or shadow:
         if write or parser_version is not None:

@@ -21,7 +21,10 @@ def list_wrappers(
     every: Annotated[bool, typer.Option("--all", help="Also those that were retired or rejected.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the wrappers of shops: state, fields, the weakest score."""
+    """List the wrappers of shops: state, fields, the weakest score.
+
+    Example: forager products wrappers list --all
+    """
     rows = with_api(context, lambda at: at.api.get("/admin/wrappers", domain=domain))
     shown = [row for row in rows if every or row["state"] in ("proposed", "adopted")]
     if as_json:
@@ -44,7 +47,10 @@ def list_wrappers(
 
 @wrappers.command()
 def show(context: typer.Context, name: WrapperName, as_json: Json = False) -> None:
-    """Show one wrapper: the path, score and field diff of each field."""
+    """Show one wrapper: the path, score and field diff of each field.
+
+    Example: forager products wrappers show <wrapper>
+    """
 
     async def work(at: Reached) -> Any:
         known = await at.api.get("/admin/wrappers")
@@ -69,7 +75,10 @@ def propose(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from a shop's stored pages now; nothing is used before it is adopted."""
+    """Learn from a shop's stored pages now; nothing is used before it is adopted.
+
+    Example: forager products wrappers propose shop.example
+    """
     body = {"domain": domain, **({"mode": "heal"} if heal else {})}
     rows = with_api(context, lambda at: at.api.post("/admin/wrappers/propose", body))
     if as_json:
@@ -85,13 +94,19 @@ def propose(
 
 @wrappers.command()
 def adopt(context: typer.Context, name: WrapperName, as_json: Json = False) -> None:
-    """Use a wrapper: the shop's stored pages are read again."""
+    """Use a wrapper: the shop's stored pages are read again.
+
+    Example: forager products wrappers adopt <wrapper>
+    """
     _decide(context, "adopt", name, as_json=as_json)
 
 
 @wrappers.command()
 def reject(context: typer.Context, name: WrapperName, as_json: Json = False) -> None:
-    """Keep a wrapper out; one in use is used no more."""
+    """Keep a wrapper out; one in use is used no more.
+
+    Example: forager products wrappers reject <wrapper>
+    """
     _decide(context, "reject", name, as_json=as_json)
 
 

@@ -322,6 +322,8 @@ def page(
     `page` may be left out: `forager scrape URL` is the same command. Without --as, any page is read: its title,
     language, main text as Markdown, links, metadata and structured data. Several pages are one job, as a file of
     `scrape batch` is.
+
+    Example: forager scrape https://shop.example/product/1 --as markdown
     """
     names = [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]
     if len(urls) > 1:
@@ -440,6 +442,8 @@ def batch(
     requested_fields, workspace_id, render, min_confidence. A line can also be just a URL, and a table can have a column
     url among others. The file becomes one job of
     any size, whose id is printed first. The same command, run again before that job has ended, continues it.
+
+    Example: forager scrape run urls.csv -o pages.jsonl
     """
     otherwise: dict[str, Any] = {
         "target_type": target_type,

@@ -23,7 +23,10 @@ def add(
     file: Annotated[Path, typer.Argument(help="JSON file with the schema.")],
     as_json: Json = False,
 ) -> None:
-    """Store a schema under a name; one of this name is replaced."""
+    """Store a schema under a name; one of this name is replaced.
+
+    Example: forager schemas add prices price.json
+    """
     body = _read(file)
     stored = with_api(context, lambda at: at.api.put(f"/schemas/{part(name)}", body), store="created")
     _show(stored, as_json=as_json)
@@ -31,7 +34,10 @@ def add(
 
 @commands.command("list")
 def list_schemas(context: typer.Context, as_json: Json = False) -> None:
-    """List the stored schemas."""
+    """List the stored schemas.
+
+    Example: forager schemas list
+    """
     rows = with_api(context, lambda at: at.api.get("/schemas"))
     if as_json:
         render.show_json(rows)
@@ -46,14 +52,20 @@ def list_schemas(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Print a schema as JSON; with --json, with its name and how it was learnt."""
+    """Print a schema as JSON; with --json, with its name and how it was learnt.
+
+    Example: forager schemas show prices
+    """
     stored = with_api(context, lambda at: at.api.get(f"/schemas/{part(name)}"))
     render.show_json(stored if as_json else stored["body"])
 
 
 @commands.command()
 def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Remove a schema."""
+    """Remove a schema.
+
+    Example: forager schemas remove prices
+    """
     removed = with_api(context, lambda at: at.api.delete(f"/schemas/{part(name)}"))
     if as_json:
         render.show_json(removed)
@@ -69,7 +81,10 @@ def read_by_schema(
     max_usd: MaxUsd = None,
     as_json: Json = False,
 ) -> None:
-    """Read one page by a schema and print each value with its source and confidence."""
+    """Read one page by a schema and print each value with its source and confidence.
+
+    Example: forager schemas test prices https://shop.example/product/1
+    """
     schema: Any = _read(Path(name)) if name.endswith(".json") else name
 
     async def work(at: Reached) -> Any:
@@ -102,7 +117,10 @@ def learn(
     file: Annotated[Path, typer.Argument(help='JSON file: [{"url": …, "values": {"title": …}}, …], 2 or 3 pages.')],
     as_json: Json = False,
 ) -> None:
-    """Learn a schema from pages with the wanted values, check it by leave-one-out, and store it."""
+    """Learn a schema from pages with the wanted values, check it by leave-one-out, and store it.
+
+    Example: forager schemas learn tables examples.json
+    """
     examples = _read(file)
     if not isinstance(examples, list) or not all(isinstance(each, dict) and "values" in each for each in examples):
         problem = 'should be a list of {"url": …, "values": {…}}'
