@@ -155,7 +155,7 @@ def test_every_word_of_every_language_is_found_alone_in_a_sentence_and_in_capita
             assert found.search(f"– {word.upper()} –"), word
 
 
-def test_a_count_of_one_and_controls_in_the_header_do_not_make_a_product_page_a_list() -> None:
+def test_a_count_of_one_and_words_of_the_header_do_not_make_a_product_page_a_list() -> None:
     header = "<header><a href='/help'>Buy now</a><button>Add to cart</button><i>1 product</i></header>"
     assert kind(header + "<p>1 product</p>" + BUY) == "product"
     assert kind("<p>24 products</p>" + cards(6, "<button>Add to cart</button>")) == "collection"

@@ -226,7 +226,7 @@ class PageSigns:
     @cached_property
     def controls(self) -> list[tuple[LexborNode, bool]]:
         """The controls that put something into a cart, in page order; True for those that stand outside of repeated
-        blocks. Menus, header and footer are left out: their words lead to help and to the cart."""
+        blocks, menus, header and footer."""
         builds: Counter[tuple[int, str]] = Counter()
         found = []
         for node in self.document.tree.css(_CONTROLS)[:MOST_CONTROLS]:
