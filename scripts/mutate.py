@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -476,16 +477,12 @@ def _section(
     whole: bool,
 ) -> str:
     explained = [each for each in left if named(each) in why]
-    lines = [
-        f"## {name}: {area.about}",
-        "",
-        (
-            f"`make mutate NAME={name}`: {tried:,} mutants ({'all' if whole else 'a sample by seed'}), {killed:,}"
-            f" killed,"
-            f" {len(explained)} explained, {len(left) - len(explained)} survived: **{share:.1%}** of those that matter."
-            f" {run.tests:,} tests, {run.seconds / 60:.0f} min."
-        ),
-    ]
+    figures = (
+        f"`make mutate NAME={name}`: {tried:,} mutants ({'all' if whole else 'a sample by seed'}), {killed:,} killed,"
+        f" {len(explained)} explained, {len(left) - len(explained)} survived: **{share:.1%}** of those that matter."
+        f" {run.tests:,} tests, {run.seconds / 60:.0f} min."
+    )
+    lines = [f"## {name}: {area.about}", "", *wrap(figures, 120)]
     if left:
         lines += ["", "| survivor | why |", "|---|---|"]
         for each in left:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from bench.support.peers import CRAWLERS, QUEUES
@@ -165,7 +166,7 @@ def page(kept: Mapping[str, Result], earlier: str, about: Mapping[str, str]) -> 
 
 def _section(name: str, result: Result, about: str) -> Iterator[str]:
     run, targets = result["run"], result.get("targets", {})
-    yield from (f"## {name}", "", f"{about[:1].upper()}{about[1:]}.", "", f"`make bench NAME={name}`")
+    yield from (f"## {name}", "", *wrap(f"{about[:1].upper()}{about[1:]}.", 120), "", f"`make bench NAME={name}`")
     yield from ("", f"{run['on']}; {run['minutes']:g} min on {run['at']}.")
     if run["peers"]:
         yield f"Peers: {', '.join(each.replace('==', ' ') for each in run['peers'])}."
