@@ -4,16 +4,21 @@ They are written to `build/screenshots` below the current folder, or to the fold
 the pages that the documentation shows are written, to `docs/images`.
 """
 
+import asyncio
 import os
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from forager.fetch.browser.chromium import find_chromium
 from tests.support.dashboard import World, new_context, open_browser, open_world, settle, sign_in
+from tests.support.dashboard_story import at_work, tell_story
 
-TOUR = ("overview", "jobs-done", "tasks-dead", "listings", "products-one", "places", "scrape", "reviews-one")
+TOUR = ("overview", "jobs-done", "tasks-dead", "listings", "products-one", "places", "scrape-scraped", "reviews-one")
 """Pages that the documentation shows."""
 FORMS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
 
@@ -24,8 +29,15 @@ def main() -> None:
     folder = Path(given[0] if given else "docs/images" if tour else "build/screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     program = find_chromium(os.environ.get("FORAGER_CHROMIUM"))
-    with tempfile.TemporaryDirectory() as home, open_world(Path(home)) as world, open_browser(program) as browser:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        open_world(Path(home)) as world,
+        open_browser(program) as browser,
+        ExitStack() as stack,
+    ):
+        world.run(tell_story(world), patience=300)
         world.run(add_watches(world))
+        stack.enter_context(working(world))
         for form, (width, scheme) in FORMS.items():
             context = new_context(browser, world, width=width, color_scheme=scheme)
             page = context.new_page()
@@ -42,6 +54,27 @@ def main() -> None:
                 page.screenshot(path=folder / f"{name}-{form}.png")
             context.close()
     sys.stdout.write(f"{len(list(folder.glob('*.png')))} pictures are in {folder}\n")
+
+
+@contextmanager
+def working(world: World) -> Iterator[None]:
+    """Run the engine in the loop of the world while the block runs."""
+    ended, begun = asyncio.Event(), threading.Event()
+
+    async def work() -> None:
+        async with at_work(world):
+            begun.set()
+            await ended.wait()
+
+    work_done = asyncio.run_coroutine_threadsafe(work(), world.loop)
+    while not begun.wait(0.2):
+        if work_done.done():
+            work_done.result()
+    try:
+        yield
+    finally:
+        world.loop.call_soon_threadsafe(ended.set)
+        work_done.result(120)
 
 
 async def add_watches(world: World) -> None:

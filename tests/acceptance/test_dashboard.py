@@ -1,7 +1,11 @@
 """The dashboard in a real browser: sign-in, roles, live updates, the keyboard, and texts that would like to run."""
 
+import asyncio
+import csv
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -369,6 +373,100 @@ def test_the_menu_is_hidden_and_stays_so(page: Page, world: World) -> None:
     expect(page.get_by_label("Main", exact=True)).not_to_be_visible()
     page.get_by_role("button", name="Show the menu").click()
     expect(page.get_by_label("Main", exact=True)).to_be_visible()
+
+
+def test_records_of_a_job_are_all_listed_and_can_be_opened(page: Page, world: World) -> None:
+    found = world.run(world.front.data("/api/v1/records/review", order="newest", limit=50))
+    assert len(found) > 10
+    page.goto("/records/review")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(len(found))
+    expect(rows.first.locator(".job-name")).to_have_text(found[0]["reviewer"]["displayName"])
+    rows.first.locator("a").first.click()
+    expect(page.get_by_role("heading", name=found[0]["reviewer"]["displayName"])).to_be_visible()
+    expect(page.locator("dl.pairs")).to_contain_text(found[0]["review_key"])
+
+
+def test_records_are_sorted_by_a_column_and_listed_from_either_end(page: Page, world: World) -> None:
+    page.goto("/records/place")
+    settle(page)
+    names = page.locator("tbody .job-name")
+    newest = names.first.inner_text()
+    page.get_by_label("Order").select_option("oldest")
+    expect(names.first).not_to_have_text(newest)
+    page.get_by_role("button", name="rating count").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("rating count")
+    page.get_by_role("button", name="rating count").click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("rating count")
+    most = max(each["rating_count"] or 0 for each in world.run(world.front.data("/api/v1/records/place", limit=1000)))
+    expect(page.locator("tbody tr").first.locator("td").last).to_have_text(f"{most:,}")
+    page.reload()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("rating count")
+
+
+def test_the_listings_that_are_shown_are_saved_as_a_file(either: Page, world: World) -> None:
+    either.goto("/listings")
+    everything = world.run(world.front.data("/api/v1/listings", limit=1000))
+    wanted = world.run(world.front.data("/api/v1/listings", limit=1000, beds=2))
+    assert 0 < len(wanted) < len(everything)
+    either.get_by_label("Beds").select_option("2")
+    either.wait_for_function("location.search.includes('beds=2')")
+    either.get_by_text("Export", exact=True).click()
+    with either.expect_download() as saved:
+        either.get_by_role("button", name="JSON lines").click()
+    rows = [json.loads(line) for line in saved.value.path().read_text().splitlines()]
+    assert saved.value.suggested_filename == "listings.jsonl"
+    assert [row["id"] for row in rows] == [row["id"] for row in wanted]
+    with either.expect_download() as saved:
+        either.get_by_role("button", name="CSV").click()
+    assert len(list(csv.DictReader(saved.value.path().open()))) == len(wanted)
+
+
+def test_a_task_is_parsed_again_with_what_would_change(either: Page, world: World) -> None:
+    jobs = world.run(world.front.data("/api/v1/jobs", pipeline="products"))
+    tasks = [each for job in jobs for each in world.run(world.front.data(f"/api/v1/jobs/{job['id']}/tasks"))]
+    crawled = next(each for each in tasks if each["kind"] == "products.crawl" and each["state"] == "completed")
+    for task in (crawled["id"], world.scrape_task):
+        either.goto(f"/tasks/{task}")
+        expect(either.locator(".look", has_text="text/html").get_by_role("button", name="Source")).to_be_visible()
+        either.get_by_role("button", name="Parse again").click()
+        either.get_by_role("heading", name="Parse the stored page again").wait_for()
+        world.run(world.front.work())  # a scrape reads the stored page in a task of its own
+        expect(either.locator("[data-reparse]")).to_contain_text("fields stay")
+        either.get_by_role("button", name="Close").click()
+
+
+def test_the_overview_shows_lanes_that_wait_and_where_changes_are_delivered(either: Page, world: World) -> None:
+    world.run(world.front.client.post("/api/v1/lanes/serper/pause"))
+    either.goto("/")
+    expect(either.locator(".look", has_text="serper is paused by an operator")).to_be_visible()
+    expect(either.locator(".look[href='/sinks']").first).to_be_visible()
+    world.run(world.front.client.post("/api/v1/lanes/serper/resume"))
+
+
+def test_pictures_of_products_are_shown_from_the_store(page: Page, world: World) -> None:
+    async def downloaded() -> None:
+        async with world.front.app.engine(), asyncio.timeout(30):
+            while not any(image["image_path"] for image in await images()):
+                await asyncio.sleep(0.2)
+
+    async def images() -> list[dict[str, Any]]:
+        product = await world.front.data(f"/api/v1/products/{world.product}")
+        return list(product["images"])
+
+    world.run(downloaded())
+    page.goto(f"/products/{world.product}")
+    page.locator(".hero .cover img").wait_for()
+    page.wait_for_function("document.querySelector('.hero .cover img').naturalWidth > 0")
+
+
+def test_reviews_start_from_the_simulated_world_with_one_click(either: Page, world: World) -> None:
+    either.goto("/reviews")
+    either.get_by_role("button", name="Fetch from the simulated world").click()
+    either.wait_for_url("**/reviews/*")
+    expect(either.locator(".card .tag", has_text="queued")).to_be_visible()
+    world.run(world.front.work())
+    expect(either.locator(".card .tag", has_text="completed")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect, sync_playwright
+from pydantic import SecretStr
 
 from forager.api.serve import running
 from forager.sandbox import Fault, GoogleConfig, GoogleSandbox, Rule, Tenant
@@ -92,12 +93,13 @@ class World:
     scrape_task: str = ""
     site: str = ""
     shop: ShopSandbox | None = None
+    upstreams: "Upstreams | None" = None
     troubles: list[str] = field(default_factory=list)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T], *, patience: float = 60) -> T:
         """Run something in the loop of the server, and wait for it."""
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
-        return future.result(60)
+        return future.result(patience)
 
     def pages(self) -> list[str]:
         """The address of every generic page, one object of each kind."""
@@ -139,6 +141,7 @@ class World:
             "/products/changes",
             "/products/health",
             "/scrape",
+            f"/scrape/{self.scrape_task}",
             f"/tasks/{self.scrape_task}",
             "/reviews",
             f"/reviews/{self.reviews_job}",
@@ -151,6 +154,7 @@ class World:
 async def seed(front: Front) -> dict[str, Any]:
     """Make a job that has ended with one dead letter, one that is paused, and a schedule."""
     client = front.client
+    await front.app.series.add()
     done = await front.create(**JOB)
     await front.work()
     paused = await front.create(**ONE_QUERY)
@@ -230,6 +234,7 @@ async def open_everything(home: Path, script: Sequence[Rule] = ()) -> AsyncItera
             "apify_poll_seconds": 0.1,
             "apify_cost_delay_seconds": 0.0,
             "product_retry_delay_seconds": 0.05,
+            "webhook_secret": SecretStr("a secret of the test"),
         }
         async with open_front(home, script=script, allow=allow, policies=rules, settings=settings) as front:
             yield front, Upstreams(shop, apify, google, pages, linked_at)
@@ -254,6 +259,9 @@ async def seed_pipelines(front: Front, upstreams: Upstreams) -> dict[str, Any]:
         return dict(got.json()["data"])
 
     sitemap = upstreams.shop.url("/sitemap.xml")
+    at_once = {"tokens_per_interval": 1_000, "interval_seconds": 1, "crawl_delay_seconds": 0}
+    for lane in (f"127.0.0.1:{upstreams.shop.port}", upstreams.linked):
+        (await client.patch(f"/api/v1/lanes/{lane}/rules", json=at_once, params={"new": True})).raise_for_status()
     await made("/admin/crawl-jobs", sitemap=sitemap)
     await made("/sites/crawls", url=f"http://{upstreams.linked}/", limit=10)
     reviews = await made("/review-fetch", access_token="sandbox-acme")
@@ -293,7 +301,7 @@ def open_world(home: Path) -> Iterator[World]:
             running(front.api, host="127.0.0.1", port=0) as url,
         ):
             known = await seed_pipelines(front, upstreams) | await seed(front)
-            ready.set_result(World(url, front, loop, shop=upstreams.shop, **known))
+            ready.set_result(World(url, front, loop, shop=upstreams.shop, upstreams=upstreams, **known))
             await ended.wait()
 
     def work() -> None:

@@ -350,7 +350,7 @@ export class Operations {
   }
 
   /** List stored pages: GET /api/v1/pages */
-  listPages(query: { cursor?: string; limit?: number; kind?: string; domain?: string; url?: string } = {}): Promise<ListOf<T.StoredPageReport>> {
+  listPages(query: { cursor?: string; limit?: number; kind?: string; domain?: string; url?: string; task?: string } = {}): Promise<ListOf<T.StoredPageReport>> {
     return this.transport.page("GET", `/api/v1/pages`, { query });
   }
 
@@ -375,7 +375,7 @@ export class Operations {
   }
 
   /** List records of a kind: GET /api/v1/records/{kind} */
-  listRecords(kind: string, query: { cursor?: string; limit?: number; job?: string; as_of?: string; search?: string; [filter: string]: unknown } = {}): Promise<ListOf<Record<string, unknown>>> {
+  listRecords(kind: string, query: { cursor?: string; limit?: number; job?: string; as_of?: string; search?: string; order?: 'oldest' | 'newest'; [filter: string]: unknown } = {}): Promise<ListOf<Record<string, unknown>>> {
     return this.transport.page("GET", `/api/v1/records/${encodeURIComponent(kind)}`, { query });
   }
 

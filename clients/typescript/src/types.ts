@@ -1092,6 +1092,7 @@ export interface OverviewReport {
   sinks: SinksBrief;
   running: Array<RunningJob>;
   attention: Array<Attention>;
+  waiting: Array<WaitingLane>;
   changed: Array<ToldChange>;
   freshness: Array<Freshness>;
 }
@@ -1492,6 +1493,7 @@ export interface RecheckReport {
 
 export interface RecordKind {
   kind: string;
+  key: string;
   per_job: boolean;
   fields: Array<string>;
   nested: Array<string>;
@@ -1965,6 +1967,7 @@ export interface SeriesReport {
   cost: Array<number>;
   bytes: Array<number>;
   changes: Array<number>;
+  stored: Array<number>;
   changes_by_part: Array<number>;
 }
 
@@ -1989,6 +1992,15 @@ export interface SinkBody {
   where?: string | null;
   options?: Record<string, unknown>;
   after?: number | 'now';
+}
+
+export interface SinkBrief {
+  name: string;
+  state: 'failing' | 'paused' | 'behind' | 'up_to_date';
+  behind: number;
+  lag_seconds: number;
+  error: string | null;
+  failing_since: string | null;
 }
 
 export interface SinkReport {
@@ -2029,6 +2041,7 @@ export interface SinkType {
 export interface SinksBrief {
   count: number;
   worst: WorstSink | null;
+  all: Array<SinkBrief>;
 }
 
 export interface SiteJob {
@@ -2150,7 +2163,9 @@ export interface SplitStarted {
 export interface StoreBrief {
   kind: 'SQLite' | 'PostgreSQL';
   where: string;
-  bytes: number | null;
+  bytes: number;
+  grown_day: number;
+  grown_week: number;
 }
 
 export interface StoredFileReport {
@@ -2336,6 +2351,13 @@ export interface Waiting {
   message: string;
   lane?: string | null;
   until?: string | null;
+}
+
+export interface WaitingLane {
+  name: string;
+  reason: string;
+  message: string;
+  until: string | null;
 }
 
 export interface WatchBody {

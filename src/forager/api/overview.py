@@ -34,14 +34,18 @@ from forager.api.overview_report import (
     RateReport,
     RunningJob,
     SeriesReport,
+    SinkBrief,
     SinksBrief,
     SpendReport,
     ToldChange,
+    WaitingLane,
     WorstSink,
 )
 from forager.app.application import App
 from forager.core.errors import StoreError
-from forager.ledger.reports import JobReport
+from forager.core.sink import SinkStatus
+from forager.core.waiting import when
+from forager.ledger.reports import JobReport, LaneReport
 from forager.ledger.reports.jobs import DeadReason, Why
 from forager.sdk.feature import Ref
 from forager.sdk.http.envelope import Envelope, answer
@@ -50,9 +54,14 @@ from forager.sdk.overview import Expenses
 
 FRESH = 1.0
 MOST_RUNNING = 12
-MOST_CHANGES = 8
+MOST_CHANGES = 24
+"""The page joins neighbours that are new and of one kind."""
+MOST_WAITING = 6
+LANES_LOOKED_AT = 200
 WINDOW = 30.0
 """Seconds over which rates are computed."""
+RECENT = 3.0
+"""Seconds between two readings of the newest changes, while there are new ones."""
 SLOW = 10.0
 """Seconds between two looks at what changes slowly: spending, shares, concerns of features."""
 
@@ -72,6 +81,8 @@ class Overview:
         self._today: tuple[int, int] = (0, 0)
         """The day, and the last change before it."""
         self._slow: _Slow | None = None
+        self._changed: tuple[float, int, list[ToldChange]] = (0.0, -1, [])
+        """When the newest changes were read, the number of the last one then, and the changes."""
 
     async def take(self) -> OverviewReport:
         """Return the overview, not older than a second. While the store does not answer, the last one is returned with
@@ -91,7 +102,7 @@ class Overview:
         try:
             listed = await app.reports.jobs(hidden=app.internal, standing=app.standing, limit=MOST_RUNNING * 2)
             jobs = await app.waits.jobs([job for job in listed.items if job.finished_at is None][:MOST_RUNNING])
-            changed = await told_changes(app, limit=MOST_CHANGES)
+            changed = await self._newest_changes(now, signs.figures.last_change)
             before_today = await self._last_change_before(signs)
             slow = await self._slowly(now, jobs, changed)
         except StoreError:
@@ -110,6 +121,7 @@ class Overview:
             sinks=self._sinks(signs),
             running=[_running(job, by_job.get(job.id)) for job in jobs],
             attention=[*self._attention(signs, jobs), *slow.concerns],
+            waiting=slow.waiting,
             changed=changed,
             freshness=[
                 Freshness(
@@ -141,6 +153,7 @@ class Overview:
         for kind, at in (await app.reports.last_change_by_kind()).items():
             if kind in of_kind:
                 fresh[of_kind[kind]] = max(at, fresh.get(of_kind[kind], at))
+        lanes = await app.waits.lanes((await app.reports.lanes(limit=LANES_LOOKED_AT)).items)
         self._slow = _Slow(
             at=now,
             allowed=allowed,
@@ -151,6 +164,7 @@ class Overview:
                 for each in concerns
             ],
             fresh=fresh,
+            waiting=_waiting(lanes),
             reasons=sorted(reasons, key=lambda each: -each.letters),
         )
         return self._slow
@@ -164,9 +178,10 @@ class Overview:
             rate=RateReport(tasks_per_second=0.0, allowed=None),
             counts=OverviewCounts(open_jobs=0, dead_letters=0, failed_share=None, changes_today=0),
             spend=SpendReport(today_usd=None, month_usd=None, budget_usd=None, budget_month_usd=None, reserved=0),
-            sinks=SinksBrief(count=0, worst=None),
+            sinks=SinksBrief(count=0, worst=None, all=[]),
             running=[],
             attention=[],
+            waiting=[],
             changed=[],
             freshness=[],
         )
@@ -181,6 +196,14 @@ class Overview:
         status: Literal["red", "degraded", "ok"]
         status = "red" if not works else "degraded" if stalled or app.refused_keys() else "ok"
         return HealthBrief(status=status, worker=worker, store=signs.store, trouble=trouble)
+
+    async def _newest_changes(self, now: float, last: int) -> list[ToldChange]:
+        """Return the newest changes, read again every few seconds and only if there are new ones."""
+        at, known, changed = self._changed
+        if last != known and (known < 0 or now - at >= RECENT):
+            changed = await told_changes(self._app, limit=MOST_CHANGES)
+            self._changed = (now, last, changed)
+        return changed
 
     async def _last_change_before(self, signs: Vital) -> int:
         """Return the number of the last change before this UTC day. Looked up once a day."""
@@ -208,7 +231,8 @@ class Overview:
         worst = max(behind, key=lambda sink: (sink.failing_since is not None, sink.lag), default=None)
         error = worst.error if worst and worst.failing_since else None  # that of a try that was made good is not told
         told = worst and WorstSink(name=worst.name, lag_seconds=worst.lag, error=error)
-        return SinksBrief(count=len(known), worst=told or None)
+        brief = sorted(map(_sink, known), key=lambda each: (each.state != "failing", -each.lag_seconds, each.name))
+        return SinksBrief(count=len(known), worst=told or None, all=brief)
 
     def _attention(self, signs: Vital, jobs: Sequence[JobReport]) -> list[Attention]:
         found = [
@@ -216,21 +240,17 @@ class Overview:
                 kind="sink",
                 severity="failed",
                 title=f"{sink.name} does not deliver",
-                detail=f"{sink.error}. {sink.behind + sink.waiting:,} changes wait; it is retried by itself.",
+                detail=f"{sink.error.rstrip('.')}. {sink.behind + sink.waiting:,} changes wait;"
+                " it is retried by itself.",
                 since=sink.failing_since,
                 href="/sinks",
             )
             for sink in signs.sinks
             if sink.error and sink.failing_since and sink.name in self._app.roster.names
         ]
+        until = {each.name: each.until for each in (self._slow.waiting if self._slow else ()) if each.until}
         found += [
-            Attention(
-                kind="lane",
-                severity="waiting",
-                title=f"{lane}: breaker {state.replace('_', ' ')}",
-                detail="Too many requests failed. A single probe is sent when its time is over.",
-                href=f"/lanes/{lane}",
-            )
+            _broken(lane, state, until.get(lane), signs.time or datetime.now(UTC))
             for lane, state in list(signs.circuits.items())[:5]
         ]
         found += [
@@ -255,6 +275,45 @@ class Overview:
             count = signs.figures.dead_letters
             found.append(_dead(count, self._slow.reasons if self._slow else ()))
         return found
+
+
+def _waiting(lanes: Sequence[LaneReport]) -> list[WaitingLane]:
+    """Return the lanes that send nothing now, those that wait for a person first, then the longest wait."""
+    found = [
+        WaitingLane(name=each.name, reason=each.waiting.reason, message=each.waiting.message, until=each.waiting.until)
+        for each in lanes
+        if each.waiting is not None
+    ]
+    found.sort(key=lambda each: (each.until is not None, -each.until.timestamp() if each.until else 0, each.name))
+    return found[:MOST_WAITING]
+
+
+def _sink(status: SinkStatus) -> SinkBrief:
+    """Return a sink in one line. An error that a later try made good is left out."""
+    fails = status.failing_since is not None
+    behind = status.behind + status.waiting
+    return SinkBrief(
+        name=status.name,
+        state="failing" if fails else "paused" if status.paused else "behind" if behind else "up_to_date",
+        behind=behind,
+        lag_seconds=status.lag,
+        error=status.error if fails else None,
+        failing_since=status.failing_since,
+    )
+
+
+def _broken(lane: str, state: str, probe: datetime | None, now: datetime) -> Attention:
+    """Return a lane whose breaker is open or probes."""
+    probes = state == "half_open"
+    following = "One request tries it now" if probes else f"One request tries it {when(probe, now)}" if probe else ""
+    return Attention(
+        kind="lane",
+        severity="waiting",
+        title=f"{lane} fails too often",
+        detail=f"Its breaker is {'half open' if probes else 'open'}: nothing is sent."
+        f" {following or 'One request tries it when its time is over'}, by itself.",
+        href=f"/lanes/{lane}",
+    )
 
 
 def _dead(count: int, reasons: Sequence[DeadReason]) -> Attention:
@@ -301,6 +360,7 @@ class _Slow:
     spend: SpendReport
     concerns: list[Attention]
     fresh: dict[str, datetime]
+    waiting: list[WaitingLane]
     reasons: list[DeadReason]
     """Reasons of permanently failed tasks, the most frequent first."""
 

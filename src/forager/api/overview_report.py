@@ -49,9 +49,30 @@ class WorstSink(BaseModel):
     error: str | None
 
 
+class SinkBrief(BaseModel):
+    """A sink in one line: how far behind it is, and its error if it fails."""
+
+    name: str
+    state: Literal["failing", "paused", "behind", "up_to_date"]
+    behind: int = Field(description="Changes that it has not passed, and messages that wait to be accepted.")
+    lag_seconds: float = Field(description="Age of the oldest of these changes.")
+    error: str | None = Field(description="The last error, while it fails.")
+    failing_since: datetime | None
+
+
 class SinksBrief(BaseModel):
     count: int
     worst: WorstSink | None = Field(description="The sink that is furthest behind; null if none is.")
+    all: list[SinkBrief] = Field(description="Every sink, those that fail first.")
+
+
+class WaitingLane(BaseModel):
+    """A site or API that is sent nothing now."""
+
+    name: str
+    reason: str = Field(description="paused, hours, cap, breaker, retry_after or rate.")
+    message: str = Field(description="Why, as a sentence.")
+    until: datetime | None = Field(description="End of the wait; null if it does not end by itself.")
 
 
 class RunningJob(JobReport):
@@ -115,6 +136,7 @@ class OverviewReport(BaseModel):
     sinks: SinksBrief
     running: list[RunningJob]
     attention: list[Attention]
+    waiting: list[WaitingLane] = Field(description="Lanes that send nothing now, the longest wait first, and why.")
     changed: list[ToldChange]
     freshness: list[Freshness]
 
@@ -130,6 +152,7 @@ class SeriesReport(BaseModel):
     cost: list[float] = Field(description="Units spent per minute.")
     bytes: list[float] = Field(description="Bytes of answers per minute.")
     changes: list[int] = Field(description="Changes in each step.")
+    stored: list[int] = Field(description="Bytes by which the store has grown in each step.")
     changes_by_part: list[int] = Field(description="Changes in about twelve equal parts of the range, for small bars.")
 
 
@@ -143,7 +166,9 @@ class WorkerBrief(BaseModel):
 class StoreBrief(BaseModel):
     kind: Literal["SQLite", "PostgreSQL"]
     where: str
-    bytes: int | None = Field(description="Size on disk; null on PostgreSQL.")
+    bytes: int = Field(description="Size on disk.")
+    grown_day: int = Field(description="Bytes by which it has grown in 24 hours; less than 0 if it has shrunk.")
+    grown_week: int = Field(description="The same for seven days.")
 
 
 class BrowserVisit(BaseModel):
@@ -222,7 +247,20 @@ OVERVIEW: dict[str, Any] = {
     "rate": {"tasks_per_second": 286.4, "allowed": 300.0},
     "counts": {"open_jobs": 1, "dead_letters": 14, "failed_share": 0.0003, "changes_today": 48213},
     "spend": {"today_usd": 3.42, "month_usd": 41.7, "budget_usd": 10.0, "budget_month_usd": None, "reserved": 162},
-    "sinks": {"count": 1, "worst": {"name": "prices", "lag_seconds": 4.0, "error": None}},
+    "sinks": {
+        "count": 1,
+        "worst": {"name": "prices", "lag_seconds": 4.0, "error": None},
+        "all": [
+            {
+                "name": "prices",
+                "state": "behind",
+                "behind": 41,
+                "lag_seconds": 4.0,
+                "error": None,
+                "failing_since": None,
+            }
+        ],
+    },
     "running": [{**JOB, "lane_rate": None, "rate": 241.0, "seconds_left": 3.6}],
     "attention": [
         {
@@ -233,6 +271,14 @@ OVERVIEW: dict[str, Any] = {
             "since": "2026-03-14T12:04:00.120Z",
             "href": "/dead",
             "action": None,
+        }
+    ],
+    "waiting": [
+        {
+            "name": "shop.example",
+            "reason": "rate",
+            "message": "next request to shop.example in 8 s",
+            "until": "2026-03-14T12:04:08.120Z",
         }
     ],
     "changed": [TOLD_CHANGE],
@@ -247,12 +293,19 @@ SERIES: dict[str, Any] = {
     "cost": [241.0, 286.0],
     "bytes": [1049234.0, 1204456.0],
     "changes": [410, 377],
+    "stored": [40960, 36864],
     "changes_by_part": [410, 377],
 }
 SYSTEM: dict[str, Any] = {
     "version": "0.1.0",
     "workers": [{"name": "host-1:4711", "started_at": "2026-03-14T11:00:00Z", "alive": True, "lanes": 3}],
-    "store": {"kind": "SQLite", "where": "/home/me/.forager", "bytes": 1049234432},
+    "store": {
+        "kind": "SQLite",
+        "where": "/home/me/.forager",
+        "bytes": 1049234432,
+        "grown_day": 3412992,
+        "grown_week": 22413312,
+    },
     "browsers": {"in_use": 0, "idle": 1, "launchable": 3, "waiting": 0, "pages": 214, "visits": []},
     "settings": [
         {

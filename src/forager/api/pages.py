@@ -97,6 +97,7 @@ class PagesQuery(PageQuery):
         default=None, max_length=255, description="Only of this site.", examples=["shop.example"]
     )
     url: str | None = Field(default=None, max_length=2_048, description="Only the page with this URL.")
+    task: UUID | None = Field(default=None, description="Only the page that this task stored, if it stored one.")
 
 
 NEXT = "X-Next-Cursor"
@@ -148,7 +149,7 @@ def pages_router(app: App) -> Router:
     )
     async def list_pages(request: Request, asked: Annotated[PagesQuery, Query()]) -> Response:
         """The pages, or the pictures, that records refer to. A page may be short, even empty, and still have a next
-        one. Pages of scrape tasks and of failed tasks are not listed: read them by the id of the task."""
+        one. Pages of scrape tasks and of failed tasks are listed by their `task` only."""
         found, following = await _listed(app, asked)
         return page(request, found, following)
 
@@ -184,6 +185,8 @@ def pages_router(app: App) -> Router:
 
 
 async def _listed(app: App, asked: PagesQuery) -> tuple[list[StoredPageReport], str | None]:
+    if asked.task is not None:
+        return await _of_task(app, asked.task), None
     record = _record(app, asked.kind)
     if asked.url is not None:
         try:
@@ -207,6 +210,15 @@ async def _require_site(app: App, domain: str) -> None:
         rows = await app.database.fetch("SELECT domain_name FROM domains ORDER BY id DESC LIMIT 2000")
         known = [row["domain_name"] for row in rows]
         raise unknown_filter("domain", "site", domain, known, "See `forager lanes list`.")
+
+
+async def _of_task(app: App, task: UUID) -> list[StoredPageReport]:
+    """Return the page that a task has stored as a list of one; an empty list if it has stored none."""
+    try:
+        name, files = await _files(app, str(task))
+    except NotFound:
+        return []
+    return [StoredPageReport(id=name, kind="page", key=str(task), url=files[0].url, path=f"{PAGES}{name}")]
 
 
 def _record(app: App, kind: str) -> type[Record]:

@@ -41,6 +41,7 @@ KindParam = Callable[[], Any]
 """Makes the route parameter `kind`, whose description lists the existing kinds."""
 KIND = {
     "kind": "place",
+    "key": "place_uid",
     "per_job": False,
     "fields": ["place_uid", "title", "first_seen_at"],
     "nested": [],
@@ -70,6 +71,9 @@ class RecordsQuery(PageQuery):
     job: UUID | None = Field(default=None, description="Only records that this job found.")
     as_of: AwareDatetime | None = Field(default=None, description=AS_OF)
     search: str = Field(default="", max_length=200, description=SEARCH)
+    order: Literal["oldest", "newest"] = Field(
+        default="oldest", description="Which records come first: those that were found first, or last."
+    )
 
 
 def records_router(app: App) -> Router:
@@ -114,6 +118,7 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
             as_of=await _past(app, asked.as_of),
             cursor=asked.cursor,
             limit=LOOKED_AT if words else asked.limit,
+            newest=asked.order == "newest",
         )
         return page(request, _with_words(records.items, words), records.next_cursor)
 

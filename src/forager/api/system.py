@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ from forager.api.overview_report import (
     WorkerBrief,
 )
 from forager.app.application import App
+from forager.app.series import store_size
 from forager.core.errors import NotFound
 from forager.logging import MOST_REMEMBERED, recent_lines
 from forager.sdk.http.envelope import Envelope, answer
@@ -69,7 +71,7 @@ def system_router(app: App) -> Router:
         told = SystemReport(
             version=__version__,
             workers=workers,
-            store=store_of(app),
+            store=await store_of(app),
             browsers=_browsers(app),
             settings=settings_in_force(app.settings, os.environ, Path.cwd()),
         )
@@ -157,13 +159,16 @@ def _line(event: Mapping[str, Any]) -> SystemLogLine:
     )
 
 
-def store_of(app: App) -> StoreBrief:
-    """Return what the store is and how large it is on disk; the size of a PostgreSQL database is its server's."""
-    if app.settings.database_url:
-        return StoreBrief(kind="PostgreSQL", where="FORAGER_DATABASE_URL", bytes=None)
-    home = app.settings.home
-    size = sum(file.stat().st_size for file in home.glob("ledger.db*"))
-    return StoreBrief(kind="SQLite", where=str(home), bytes=size)
+async def store_of(app: App) -> StoreBrief:
+    """Return what the store is, how large it is on disk, and how much it grows."""
+    is_server = bool(app.settings.database_url)
+    return StoreBrief(
+        kind="PostgreSQL" if is_server else "SQLite",
+        where="FORAGER_DATABASE_URL" if is_server else str(app.settings.home),
+        bytes=await store_size(app.database, app.settings.home),
+        grown_day=await app.series.grown(timedelta(days=1)),
+        grown_week=await app.series.grown(timedelta(days=7)),
+    )
 
 
 def settings_in_force(settings: Settings, env: Mapping[str, str], folder: Path) -> list[SettingInForce]:

@@ -16,7 +16,7 @@ from forager.app.archive import Archive
 from forager.app.features import all_sinks
 from forager.app.intake import Intake, Retries, require_secrets
 from forager.app.lanes import Waits, switch_lane
-from forager.app.series import Series
+from forager.app.series import Series, store_size
 from forager.app.sinks import SinkRoster
 from forager.app.wiring import References, keep_of, reference_loaders, via_price
 from forager.core.clock import Clock
@@ -188,7 +188,8 @@ class App:
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
         pipeline_of = {step.task.kind: pipeline.name for pipeline in pipelines for step in pipeline.steps}
-        self.series = Series(self.database, clock, worker.stats, pipeline_of, self.reports.last_change)
+        size = partial(store_size, self.database, settings.home)
+        self.series = Series(self.database, clock, worker.stats, pipeline_of, self.reports.last_change, size)
         self.sinks = stores.sinks
         self.roster = SinkRoster(
             self,

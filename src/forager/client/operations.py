@@ -710,10 +710,13 @@ class AsyncOperations:
         kind: str | None = None,
         domain: str | None = None,
         url: str | None = None,
+        task: str | None = None,
     ) -> ListOf[StoredPageReport]:
         """List stored pages: `GET /api/v1/pages`."""
         return await self._connection.page(
-            "GET", "/api/v1/pages", query={"cursor": cursor, "limit": limit, "kind": kind, "domain": domain, "url": url}
+            "GET",
+            "/api/v1/pages",
+            query={"cursor": cursor, "limit": limit, "kind": kind, "domain": domain, "url": url, "task": task},
         )
 
     async def list_pipelines(self) -> list[PipelineBrief]:
@@ -743,13 +746,22 @@ class AsyncOperations:
         job: str | None = None,
         as_of: str | None = None,
         search: str | None = None,
+        order: Literal["oldest", "newest"] | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> ListOf[dict[str, Any]]:
         """List records of a kind: `GET /api/v1/records/{kind}`."""
         return await self._connection.page(
             "GET",
             f"/api/v1/records/{part(kind)}",
-            query={**(filters or {}), "cursor": cursor, "limit": limit, "job": job, "as_of": as_of, "search": search},
+            query={
+                **(filters or {}),
+                "cursor": cursor,
+                "limit": limit,
+                "job": job,
+                "as_of": as_of,
+                "search": search,
+                "order": order,
+            },
         )
 
     async def list_refused(

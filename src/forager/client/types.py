@@ -1342,6 +1342,7 @@ class OverviewReport(TypedDict):
     sinks: SinksBrief
     running: list[RunningJob]
     attention: list[Attention]
+    waiting: list[WaitingLane]
     changed: list[ToldChange]
     freshness: list[Freshness]
 
@@ -1818,6 +1819,7 @@ class RecordKind(TypedDict):
     """A kind of records, and how its lists and exports look."""
 
     kind: str
+    key: str
     per_job: bool
     fields: list[str]
     nested: list[str]
@@ -2408,6 +2410,7 @@ class SeriesReport(TypedDict):
     cost: list[float]
     bytes: list[float]
     changes: list[int]
+    stored: list[int]
     changes_by_part: list[int]
 
 
@@ -2438,6 +2441,17 @@ class SinkBody(TypedDict):
     where: NotRequired[str | None]
     options: NotRequired[dict[str, Any]]
     after: NotRequired[int | Literal["now"]]
+
+
+class SinkBrief(TypedDict):
+    """A sink in one line: how far behind it is, and its error if it fails."""
+
+    name: str
+    state: Literal["failing", "paused", "behind", "up_to_date"]
+    behind: int
+    lag_seconds: float
+    error: str | None
+    failing_since: str | None
 
 
 class SinkReport(TypedDict):
@@ -2484,6 +2498,7 @@ class SinksBrief(TypedDict):
 
     count: int
     worst: WorstSink | None
+    all: list[SinkBrief]
 
 
 class SiteJob(TypedDict):
@@ -2629,7 +2644,9 @@ class StoreBrief(TypedDict):
 
     kind: Literal["SQLite", "PostgreSQL"]
     where: str
-    bytes: int | None
+    bytes: int
+    grown_day: int
+    grown_week: int
 
 
 class StoredFileReport(TypedDict):
@@ -2867,6 +2884,15 @@ class Waiting(TypedDict):
     message: str
     lane: NotRequired[str | None]
     until: NotRequired[str | None]
+
+
+class WaitingLane(TypedDict):
+    """A site or API that is sent nothing now."""
+
+    name: str
+    reason: str
+    message: str
+    until: str | None
 
 
 class WatchBody(TypedDict):

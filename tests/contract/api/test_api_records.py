@@ -155,3 +155,19 @@ async def test_a_csv_file_has_its_header_also_without_rows(simple: Front, kind: 
     fields = next(each["fields"] for each in await simple.data("/api/v1/records") if each["kind"] == kind)
     file = await simple.client.get(f"/api/v1/export/{kind}", params={"format": "csv"})
     assert file.text.splitlines() == [",".join(fields)]
+
+
+async def test_records_are_listed_from_either_end(front: Front) -> None:
+    await front.create(**TWO_ZIPS)
+    await front.work()
+    oldest = [each["place_uid"] for each in await _pages(front, "/api/v1/records/place", limit=3)]
+    newest = [each["place_uid"] for each in await _pages(front, "/api/v1/records/place", limit=3, order="newest")]
+    assert len(newest) > 3
+    assert newest == oldest[::-1]
+    first = (await front.client.get("/api/v1/records/place", params={"order": "newest", "limit": 3})).json()
+    mixed = {"limit": 3, "cursor": first["meta"]["next_cursor"]}
+    assert (await front.client.get("/api/v1/records/place", params=mixed)).status_code == 422, "a cursor has its order"
+    assert (await front.client.get("/api/v1/records/place", params={"order": "up"})).status_code == 422
+    now = (await front.app.ledger.now()).isoformat()
+    then = await front.data("/api/v1/records/place", order="newest", as_of=now)
+    assert [each["place_uid"] for each in then] == newest

@@ -48,7 +48,7 @@ export const utc = (when) => (when ? `${new Date(when).toISOString().replace("T"
  * @param {string} pipeline @param {number} amount */
 export function spent(pipeline, amount) {
   const parts = /** @type {Record<string, number>} */ ({ scrape: 1_000_000, listings: 10_000 })[pipeline];
-  return parts ? money(amount / parts) : `${number(amount)} credits`;
+  return parts ? money(amount / parts) : plural(amount, "credit");
 }
 
 /** @param {number | string | null | undefined} amount @param {string} currency */

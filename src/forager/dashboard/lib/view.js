@@ -111,7 +111,8 @@ function compile(strings, inSvg) {
     source += (inTag ? `\u0001${hole}\u0001` : `<!--\u0001${hole}\u0001-->`) + strings[hole + 1];
   }
   const element = document.createElement("template");
-  element.innerHTML = inSvg ? `<svg>${source.trim()}</svg>` : source.trim();
+  source = source.replace(/^\s*\n\s*|\s*\n\s*$/g, ""); // line breaks around a template are no part of it, a space is
+  element.innerHTML = inSvg ? `<svg>${source.trim()}</svg>` : source;
   if (inSvg) element.content.firstElementChild?.replaceWith(...(element.content.firstElementChild?.childNodes ?? []));
   const bindings = /** @type {Binding[]} */ ([]);
   const walker = document.createTreeWalker(element.content, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_COMMENT);

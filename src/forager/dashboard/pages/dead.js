@@ -7,7 +7,7 @@ import { load, whenLoaded } from "../lib/load.js";
 import { setQuery } from "../lib/router.js";
 import { html, signal } from "../lib/view.js";
 import { act } from "../parts/feedback.js";
-import { tag } from "../parts/states.js";
+import { tag, taskName } from "../parts/states.js";
 import { pagedTable } from "../parts/table.js";
 
 /** @param {Record<string, string>} _params @param {URLSearchParams} query */
@@ -44,7 +44,7 @@ export function page(_params, query) {
       <section class="panel">${pagedTable({
         path: "/api/v1/dead", query: () => filter.value, keyOf: (row) => row.id, href: (row) => `/tasks/${row.id}`, again,
         columns: [
-          { title: "Task", cell: (row) => html`<span class="job-name">${row.url ?? row.key}</span><br><code>${row.pipeline} ${row.id.slice(0, 8)}</code>` },
+          { title: "Task", cell: (row) => html`<span class="job-name">${taskName(row)}</span><br><code>${row.pipeline} ${row.id.slice(-8)}</code>` },
           { title: "Why", cell: (row) => html`${tag("failed", words(row.reason ?? row.error_type))}<div class="quiet">${row.error}</div>` },
           { title: "Attempts", right: true, wide: true, cell: (row) => number(row.attempts) },
           { title: "Failed", right: true, wide: true, cell: (row) => html`<span title=${utc(row.ended_at)}>${ago(row.ended_at)}</span>` },

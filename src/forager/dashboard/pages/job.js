@@ -85,6 +85,13 @@ function head(data) {
   </section>`;
 }
 
+/** Reason and error of a task in one line; an error that only repeats its reason is left out. @param {any} task */
+function whyOf(task) {
+  const reason = words(task.reason);
+  const error = words(task.error) === reason ? "" : (task.error ?? "");
+  return [reason, error].filter(Boolean).join(": ");
+}
+
 /** @typedef {(id: string, data: () => any, again: import("../lib/view.js").Signal<number>) => unknown} Tab */
 /** @type {Record<string, Tab>} */
 const TABS = { tasks, failures, records, sinks, rejected, events: past, parameters };
@@ -111,7 +118,7 @@ function tasks(id, data, again) {
         { title: "Task", cell: (task) => html`<a class="link" href=${`/tasks/${task.id}`}>${taskName(task)}</a>` },
         { title: "State", cell: (task) => tag(task.state) },
         { title: "Attempts", right: true, cell: (task) => number(task.attempts) },
-        { title: "Reason", cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${task.reason ? `${words(task.reason)}: ` : ""}${task.error ?? ""}</span>` },
+        { title: "Reason", cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${whyOf(task)}</span>` },
         { title: "Ended", right: true, cell: (task) => html`<span class="faint" title=${utc(task.ended_at)}>${task.ended_at ? ago(task.ended_at) : ""}</span>` },
       ],
       empty: () => (state.value || reason.value || text.value ? "No task of this job matches." : "This job has no tasks yet."),

@@ -71,8 +71,8 @@ export function page(_params, query) {
     body: html`<div>
       <div class="chips" role="group" aria-label="Filters">
         ${STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => choose(state, "state", each)}>${each.replaceAll("_", " ")}</button>`)}
-        <select aria-label="Pipeline" @change=${(/** @type {Event} */ event) => choose(pipeline, "pipeline", /** @type {HTMLSelectElement} */ (event.target).value)}>
-          <option value="">All pipelines</option>${() => pipelines().map((each) => html`<option value=${each} ?selected=${each === pipeline.peek()}>${each}</option>`)}</select>
+        <label class=${() => `pill ${pipeline.value ? "on" : ""}`}><span>Pipeline</span><select aria-label="Pipeline" @change=${(/** @type {Event} */ event) => choose(pipeline, "pipeline", /** @type {HTMLSelectElement} */ (event.target).value)}>
+          <option value="">all</option>${() => pipelines().map((each) => html`<option value=${each} ?selected=${each === pipeline.peek()}>${each}</option>`)}</select></label>
         <label class=${() => `pill ${prefix.value ? "on" : ""}`}><span>Id</span><input type="text" aria-label="First characters of the id" placeholder="any" .value=${prefix.peek()} @input=${(/** @type {Event} */ event) => ((prefix.value = /** @type {HTMLInputElement} */ (event.target).value.trim().toLowerCase()), setQuery({ id: prefix.peek() }))}></label>
         ${() => (checked.value.size || all.value ? html`<span class="row"><span class="quiet">${all.value ? "every job that matches" : `${number(checked.value.size)} selected`}</span>
           ${all.value ? null : html`<button class="button plain small" @click=${() => (all.value = true)}>Select all that match</button>`}

@@ -39,7 +39,7 @@ export function page(_params, query) {
     actions: html`<button class="button primary" @click=${() => add(reload)}>New key</button>`,
     body: html`<div class="stack">
       <section class="panel">${whenLoaded(keys, (rows) => html`<div class="scroll"><table><thead><tr><th>Key</th><th>Role</th><th class="wide-only">Made</th><th>Last used</th><th></th></tr></thead><tbody>
-        ${rows.map((/** @type {any} */ row) => html`<tr><td><button class="button plain small" @click=${() => (only.value = only.peek() === row.name ? "" : row.name)}><span class="job-name">${row.name}</span></button></td>
+        ${rows.map((/** @type {any} */ row) => html`<tr><td><button class="button plain small flush" @click=${() => (only.value = only.peek() === row.name ? "" : row.name)}><span class="job-name">${row.name}</span></button></td>
           <td>${tag(row.role === "admin" ? "paused" : row.role === "operator" ? "running" : "", row.role)}</td><td class="wide-only" title=${utc(row.created_at)}>${row.created_at ? `${ago(row.created_at)} by ${row.created_by}` : "in the data folder or a setting"}</td>
           <td title=${utc(row.last_used_at)}>${row.last_used_at ? ago(row.last_used_at) : "–"}</td>
           <td class="num">${row.created_at ? html`<button class="button admins small" @click=${(/** @type {Event} */ event) => rotate(event, row.name)}>Rotate</button> <button class="button admins small danger" @click=${(/** @type {Event} */ event) => revoke(event, row.name)}>Revoke</button>` : null}</td></tr>`)}</tbody></table></div>`)}</section>

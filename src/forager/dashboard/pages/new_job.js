@@ -68,7 +68,7 @@ function start(pipeline, values) {
     input.dispatchEvent(new InputEvent("input", { bubbles: true }));
   };
   const hasLimit = LIMIT in (pipeline.params.properties ?? {});
-  return html`<div class="split"><section class="panel"><p class="quiet">${pipeline.summary}</p>
+  return html`<div class="split"><section class="panel stack"><p class="quiet">${pipeline.summary}</p>
     ${schemaForm(pipeline.params, {
       values, submit: "Start", changed, first: hasLimit ? [LIMIT] : [], titles: { [LIMIT]: "price limit, in credits" },
       save: async (given) => {

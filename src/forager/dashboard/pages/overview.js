@@ -12,6 +12,9 @@ import { seriesPanel } from "../parts/series.js";
 import { overview, range, rangePicker } from "../parts/shell.js";
 import { jobBar, jobName, progressText, tag } from "../parts/states.js";
 
+/** Lines of the panel "What changed". */
+const MOST_CHANGES = 8;
+
 export function page() {
   const series = load("/api/v1/series", { query: () => ({ range: range.value }), every: 15 });
   // Where everything happened within the last hour, a day would show one peak at its edge.
@@ -28,13 +31,17 @@ export function page() {
     actions: html`${rangePicker()}<a class="button primary writes" href="/jobs/new">New job</a>`,
     body: html`<div>
       <div class="cards">${() => cards(overview.value, series.state.value.data)}</div>
-      <div class="split"><div class="stack">
+      <div class="split overview"><div class="stack">
         <section class="panel"><header><h2>Running now</h2><a href="/jobs">All jobs →</a></header>${() => running(overview.value)}</section>
-        <section class="panel"><header><h2>Freshness</h2><span class="faint">newest record of each pipeline</span></header>${() => freshness(overview.value)}</section>
         ${seriesPanel(() => series.state.value.data)}
+        <div class="split even">
+          <section class="panel"><header><h2>Lanes that wait</h2><a href="/lanes">All lanes →</a></header>${() => waiting(overview.value)}</section>
+          <section class="panel"><header><h2>Deliveries</h2><a href="/sinks">All sinks →</a></header>${() => deliveries(overview.value)}</section>
+        </div>
       </div><div class="stack">
         <section class="panel"><header><h2>Needs a look</h2></header>${() => attention(overview.value)}</section>
         <section class="panel"><header><h2>What changed</h2><a href="/changes">All →</a></header>${() => changed(overview.value)}</section>
+        <section class="panel"><header><h2>Freshness</h2><span class="faint">newest record of each</span></header>${() => freshness(overview.value)}</section>
       </div></div></div>`,
   };
 }
@@ -43,7 +50,7 @@ export function page() {
 function health(now) {
   if (!now) return null;
   const { status, worker, trouble } = now.health;
-  if (status === "ok" && worker === "alive") return tag("ok", "● all well");
+  if (status === "ok" && worker === "alive") return tag("ok", "● all workers well");
   return tag(status === "red" ? "red" : "degraded", `● ${trouble ?? (worker === "alive" ? status : `worker ${worker}`)}`);
 }
 
@@ -57,9 +64,9 @@ function cards(now, past) {
     card("Tasks per second", rate(now.rate.tasks_per_second), now.rate.allowed ? `of ${rate(now.rate.allowed)} allowed` : "", sparkline(perMinute, { label: "tasks per minute" })),
     card("Changes today", short(now.counts.changes_today), "", bars(past?.changes_by_part ?? [], "records over time")),
     card("Failed for good", short(now.counts.dead_letters), now.counts.failed_share ? percent(now.counts.failed_share) : "", sparkline(failed, { failing: true, label: "failures per minute" })),
-    spend(now.spend),
-    card("Oldest undelivered change", worst ? duration(worst.lag_seconds) : "none", "",
-      worst?.error ? html`<div class="row quiet">${tag("failing", worst.name)}${worst.error}</div>` : html`<div class="quiet">${plural(now.sinks.count, "sink")}</div>`),
+    spend(now.spend, past?.cost ?? []),
+    card("Oldest undelivered", worst ? duration(worst.lag_seconds) : "none", now.sinks.count ? plural(now.sinks.count, "sink") : "no sink",
+      worst ? html`<div class="quiet two-lines">${tag(worst.error ? "failing" : "", worst.name)} ${worst.error ?? "has the longest way to go"}</div>` : html`<div class="quiet">${now.sinks.count ? "every sink has every change" : "changes stay in the store"}</div>`),
   ];
 }
 
@@ -67,24 +74,24 @@ function cards(now, past) {
 const card = (label, figure, beside, below) => html`<div class="panel card"><div class="label">${explained(label)}</div>
   <div class="figure">${figure}<span class="beside">${beside}</span></div>${below}</div>`;
 
-/** @param {any} spent */
-function spend(spent) {
+/** @param {any} spent @param {number[]} perMinute */
+function spend(spent, perMinute) {
   const share = spent.budget_usd ? Math.min(1, spent.today_usd / spent.budget_usd) : 0;
   return card("Spent today", money(spent.today_usd), spent.budget_usd ? `of ${money(spent.budget_usd)}` : "",
-    html`<div class="quiet">${spent.budget_usd ? html`<div class="bar"><i class=${share > 0.9 ? "warn" : ""} --share=${share}></i></div>` : null}
-      ${spent.month_usd === null ? "no pipeline has spent money" : `${money(spent.month_usd)} this month${spent.budget_month_usd ? ` of ${money(spent.budget_month_usd)}` : ""}`}
-      ${spent.reserved ? ` · ${number(spent.reserved)} credits reserved by running jobs` : ""}</div>`);
+    html`<div class="quiet">${spent.month_usd === null ? "no pipeline has spent money" : `${money(spent.month_usd)} this month${spent.budget_month_usd ? ` of ${money(spent.budget_month_usd)}` : ""}`}
+      ${spent.reserved ? ` · ${number(spent.reserved)} credits reserved` : ""}</div>
+      ${spent.budget_usd ? html`<div class="bar"><i class=${share > 0.9 ? "warn" : ""} --share=${share}></i></div>` : perMinute.some(Boolean) ? html`<div class="low">${sparkline(perMinute, { label: "cost per minute" })}</div>` : null}`);
 }
 
 /** @param {any} now */
 function running(now) {
   if (!now) return html`<div class="skeleton"></div>`;
   if (!now.running.length) return html`<div class="empty"><p>No job is running.</p><a class="button writes" href="/jobs/new">Start a job</a><code>forager demo</code></div>`;
-  return html`<div class="scroll"><table><thead><tr><th>Job</th><th>Progress</th><th class="num">Rate</th><th class="num wide-only">Left</th><th class="num wide-only">Cost</th><th>State</th><th></th></tr></thead>
+  return html`<div class="scroll"><table class="running"><thead><tr><th>Job</th><th>Progress</th><th class="num">Rate</th><th class="num wide-only">Cost</th><th>State</th><th></th></tr></thead>
     <tbody>${list(() => overview.value?.running ?? [], (job) => job.id, (job) => html`<tr class="hit">
       <td><a href=${`/jobs/${job.peek().id}`}><span class="job-name">${() => jobName(job.value)}</span><br><code>${job.peek().pipeline} ${job.peek().id.slice(0, 6)}</code></a></td>
       <td>${() => jobBar(job.value)}<span class="quiet">${() => progressText(job.value)}</span></td>
-      <td class="num">${() => rate(job.value.rate)}</td><td class="num wide-only">${() => duration(job.value.seconds_left)}</td>
+      <td class="num">${() => rate(job.value.rate)}<div class="quiet">${() => (job.value.seconds_left === null ? "" : `${duration(job.value.seconds_left)} left`)}</div></td>
       <td class="num wide-only">${() => (job.value.spent ? spentBy(job.value.pipeline, job.value.spent) : "–")}</td>
       <td>${() => (job.value.waiting ? html`${tag("waiting")}<div class="quiet">${job.value.waiting.message}</div>` : html`${tag(job.value.state)}${job.value.state === "paused" && job.value.reason ? html`<div class="quiet">${job.value.reason}</div>` : null}`)}</td>
       <td class="num">${() => steer(job.value)}</td></tr>`)}</tbody></table></div>`;
@@ -97,27 +104,63 @@ function steer(job) {
 }
 
 /** @param {any} now */
+function waiting(now) {
+  if (!now) return html`<div class="skeleton"></div>`;
+  if (!now.waiting.length) return html`<div class="empty small">Every lane may send.</div>`;
+  return html`<div class="looks">${now.waiting.map((/** @type {any} */ each) => html`<a class="look" href=${`/lanes/${encodeURIComponent(each.name)}`}>${tag(each.reason === "breaker" ? "open" : each.reason === "paused" ? "paused" : "waiting", words(each.reason))}
+    <div><div class="strong clip">${each.name}</div><div class="quiet">${each.message}</div></div><span class="faint nowrap" title=${utc(each.until)}>${each.until ? ago(each.until) : ""}</span></a>`)}</div>`;
+}
+
+/** @param {any} now */
+function deliveries(now) {
+  if (!now) return html`<div class="skeleton"></div>`;
+  if (!now.sinks.all.length) return html`<div class="empty small"><p>No sink: changes stay in the store.</p><code>forager sinks add lake files --folder ./lake</code></div>`;
+  return html`<div class="looks">${now.sinks.all.map((/** @type {any} */ each) => html`<a class="look" href="/sinks">${tag(each.state === "behind" ? "waiting" : each.state === "up_to_date" ? "ok" : each.state, words(each.state))}
+    <div><div class="strong clip">${each.name}</div><div class="quiet two-lines">${each.error ?? (each.behind ? `${plural(each.behind, "change")} to deliver` : "has every change")}</div></div>
+    <span class="faint nowrap" title=${utc(each.failing_since)}>${each.failing_since ? `since ${ago(each.failing_since)}` : each.behind ? duration(each.lag_seconds) : ""}</span></a>`)}</div>`;
+}
+
+/** @param {any} now */
 function freshness(now) {
   if (!now) return html`<div class="skeleton"></div>`;
-  return html`<div class="row">${now.freshness.map((/** @type {any} */ each) => html`<a class="chip" href=${`/jobs?pipeline=${each.pipeline}`} title=${utc(each.last_change_at)}>${words(each.pipeline)}
-    <span class="faint">${each.last_change_at ? ago(each.last_change_at) : "no news"}</span></a>`)}</div>`;
+  return html`<dl class="pairs fresh">${now.freshness.map((/** @type {any} */ each) => html`<dt><a href=${`/jobs?pipeline=${each.pipeline}`}>${words(each.pipeline)}</a></dt>
+    <dd class="num" title=${utc(each.last_change_at)}>${each.last_change_at ? ago(each.last_change_at) : html`<span class="faint">no record yet</span>`}</dd>`)}</dl>`;
 }
 
 /** @param {any} now */
 function attention(now) {
   if (!now) return html`<div class="skeleton"></div>`;
-  if (!now.attention.length) return html`<div class="empty">Nothing needs a look.</div>`;
-  return now.attention.map((/** @type {any} */ each) => html`<div class="look">${tag(each.severity, each.kind)}
-    <div><a class="strong" href=${each.href}>${each.title}</a><div class="quiet">${each.detail}${each.since ? " · " : null}${each.since ? html`<span class="faint" title=${utc(each.since)}>${ago(each.since)}</span>` : null}</div></div>
-    ${each.action && mayWrite() ? html`<button class="button small" @click=${(/** @type {Event} */ event) => act(event, () => post(each.action.path, each.action.body), each.action.done)}>${each.action.title}</button>` : html`<a class="button small plain" href=${each.href}>Open</a>`}</div>`);
+  if (!now.attention.length) return html`<div class="empty small">Nothing needs a look.</div>`;
+  return html`<div class="looks">${now.attention.map((/** @type {any} */ each) => html`<div class="look">${tag(each.severity, each.kind)}
+    <div><a class="strong" href=${each.href}>${titleOf(each, now)}</a><div class="quiet">${each.detail}${each.since ? " · " : null}${each.since ? html`<span class="faint" title=${utc(each.since)}>${ago(each.since)}</span>` : null}</div></div>
+    ${each.action && mayWrite() ? html`<button class="button small" @click=${(/** @type {Event} */ event) => act(event, () => post(each.action.path, each.action.body), each.action.done)}>${each.action.title}</button>` : html`<a class="button small plain" href=${each.href}>Open</a>`}</div>`)}</div>`;
+}
+
+/** A job by the name that a person gave it. @param {any} each @param {any} now */
+function titleOf(each, now) {
+  const job = each.kind === "job" ? now.running.find((/** @type {any} */ one) => each.href === `/jobs/${one.id}`) : null;
+  return job ? `${jobName(job)} is paused` : each.title;
 }
 
 /** @param {any} now */
 function changed(now) {
   if (!now) return html`<div class="skeleton"></div>`;
-  if (!now.changed.length) return html`<div class="empty">No changes today.</div>`;
-  return bundled(now.changed).map((/** @type {any} */ each) => html`<a class="look" href=${each.more ? `/changes?kind=${each.kind}` : `/records/${each.kind}/${encodeURIComponent(each.key)}`}>
-    ${tag("", words(each.kind))}<div><div class="strong">${each.title}${each.more ? html`<span class="quiet"> and ${plural(each.more, "more", "more")}</span>` : null}</div><div class="quiet two-lines">${each.text}</div></div><span class="faint" title=${utc(each.at)}>${ago(each.at)}</span></a>`);
+  if (!now.changed.length) return html`<div class="empty small">No changes today.</div>`;
+  return html`<div>${bundled(now.changed).slice(0, MOST_CHANGES).map((/** @type {any} */ each) => html`<a class="look two-part" href=${each.more ? `/changes?kind=${each.kind}` : `/records/${each.kind}/${encodeURIComponent(each.key)}`}>
+    <div><div class="strong two-lines">${each.title}${each.more ? html`<span class="quiet"> and ${plural(each.more, "more", "more")}</span>` : null}</div><div class="quiet two-lines">${each.text === "new" ? `new ${words(each.kind)}` : each.text}</div></div>${movedBy(each)}</a>`)}</div>`;
+}
+
+/** @param {any} value */
+const amount = (value) => (typeof value === "number" || (typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value)) ? Number(value) : NaN);
+
+/** By how much a number moved, or that a thing is back; otherwise when it was. @param {any} each */
+function movedBy(each) {
+  const found = each.fields.find((/** @type {any} */ field) => amount(field.before) && Number.isFinite(amount(field.after)) && !/(_at|_id|version|latitude|longitude)$/.test(field.name));
+  const stock = each.fields.find((/** @type {any} */ field) => field.name === "availability");
+  if (stock) return tag(stock.after, stock.after === "in_stock" ? "back" : words(stock.after));
+  if (!found) return html`<span class="faint nowrap" title=${utc(each.at)}>${ago(each.at)}</span>`;
+  const share = amount(found.after) / amount(found.before) - 1;
+  return html`<span class=${`num moved ${share < 0 ? "down" : "up"}`} title=${`${words(found.name)}, ${ago(each.at)}`}>${share < 0 ? "−" : "+"}${percent(Math.abs(share))}</span>`;
 }
 
 /** Neighbours that are new and of one kind as one line, so that a first crawl does not fill the panel. @param {any[]} changes */

@@ -1,24 +1,26 @@
 // @ts-check
 /** One record: its fields with their origin, its history as differences, a chart for each number that has changed. */
 
-import { moment, utc, words } from "../lib/format.js";
+import { moment, percent, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html } from "../lib/view.js";
 import { timeChart } from "../parts/chart.js";
 import { nameOf, show } from "./records.js";
 
-/** @param {{ kind: string, key: string }} params */
-export function page({ kind, key }) {
+/** @param {{ kind: string, key: string }} params @param {URLSearchParams} query */
+export function page({ kind, key }, query) {
   const path = `/api/v1/records/${kind}/${encodeURIComponent(key)}`;
-  const record = load(path);
-  const history = load(`${path}/history`, { query: { limit: 100 } });
+  const job = query.get("job");
+  const record = load(path, { query: job ? { job } : {} });
+  const history = load(() => (job ? null : `${path}/history`), { query: { limit: 100 } });
   return {
     title: () => (record.state.value.data ? nameOf(record.state.value.data) : words(kind)),
     state: html`<a class="tag" href=${`/records/${kind}`}>${words(kind)}</a>`,
     body: html`<div class="stack">
       <section class="panel">${whenLoaded(record, (data) => fields(data))}</section>
-      <section class="panel"><header><h2>Over time</h2></header>${whenLoaded(history, (rows) => charts(rows))}</section>
-      <section class="panel"><header><h2>History</h2></header>${whenLoaded(history, (rows) => differences(rows))}</section>
+      ${job ? html`<section class="panel quiet">A ${words(kind)} is what one job found: it does not change. <a class="link" href=${`/jobs/${job}`}>Its job</a></section>` : html`
+        <section class="panel"><header><h2>Over time</h2></header>${whenLoaded(history, (rows) => charts(rows))}</section>
+        <section class="panel"><header><h2>History</h2></header>${whenLoaded(history, (rows) => differences(rows))}</section>`}
     </div>`,
   };
 }
@@ -30,8 +32,16 @@ function fields(data) {
   const unknown = Object.entries(data).filter(([, value]) => value === null || value === "").map(([name]) => words(name));
   return html`<dl class="pairs">${known.map(([name, value]) => html`<dt>${words(name)}</dt>
     <dd>${typeof value === "object" && value !== null ? html`<pre>${JSON.stringify(value, null, 2)}</pre>` : show(name, value)}
-      ${evidence[name] ? html` <span class="faint">from ${typeof evidence[name] === "object" ? JSON.stringify(evidence[name]) : String(evidence[name])}</span>` : null}</dd>`)}</dl>
+      ${evidence[name] ? origin(evidence[name]) : null}</dd>`)}</dl>
     ${unknown.length ? html`<p class="faint">Without a value: ${unknown.join(", ")}</p>` : null}`;
+}
+
+/** Where a value came from, and how sure that is. @param {any} found */
+function origin(found) {
+  if (typeof found !== "object") return html` <span class="faint">from ${String(found)}</span>`;
+  const { source, confidence, ...rest } = found;
+  const more = Object.entries(rest).filter(([, value]) => value !== null && typeof value !== "object").map(([name, value]) => `${words(name)} ${value}`);
+  return html` <span class="faint">${source ? html`from <code>${source}</code>` : null}${typeof confidence === "number" ? html`${source ? ", " : null}<span title="How sure the parser is of this value">${percent(confidence)} sure</span>` : null}${more.length ? ` · ${more.join(" · ")}` : null}</span>`;
 }
 
 /** @param {any} row */

@@ -5,14 +5,16 @@ import { address } from "../lib/api.js";
 import { ago, number, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { setQuery } from "../lib/router.js";
-import { html, signal } from "../lib/view.js";
+import { effect, html, signal } from "../lib/view.js";
 import { pagedTable } from "../parts/table.js";
 
 const FORMATS = /** @type {const} */ ([["csv", "CSV"], ["jsonl", "JSON lines"], ["parquet", "Parquet"], ["xlsx", "Excel"]]);
 /** Fields that name a record for a person, the best first. */
 const NAMES = ["title", "product_name", "name", "property_name", "location_name", "account_name", "reviewer_name", "display_name", "url", "page_url", "address"];
+/** Values that tell a person nothing: ids and hashes. */
+const OPAQUE = /^([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{24,})/i;
 /** Fields that a person seldom wants to see in a table. */
-const DULL = /(_uid|_hash|_id|^cid|^id|^key|version|_path|times_seen|gone_|first_seen_at|last_seen_at|changed_at|fingerprint|^evidence|^sources?$)/;
+const DULL = /(_uid|_hash|_id|^cid|^id|^key|version|_path|times_seen|gone_|first_seen_at|last_seen_at|changed_at|fingerprint|^evidence|^sources?$|^job$|Id$|_key$|Photo)/;
 const AMOUNT = /(price|rent|amount|cost|_usd|count|rating|score|confidence|beds|baths|sqft|size|seconds|_ms|position|total)/;
 
 /** @param {{ kind?: string }} params @param {URLSearchParams} query */
@@ -42,6 +44,9 @@ function table(kind, query) {
   const columns = signal(/** @type {string[]} */ (remembered ?? (usual.length > 2 ? usual : kind.fields).slice(0, 6)));
   const filters = signal(/** @type {Record<string, string>} */ (Object.fromEntries([...query].filter(([name]) => kind.filters.includes(name) || name === "job" || name === "search"))));
   const asOf = signal(query.get("as_of") ?? "");
+  const order = signal(query.get("order") ?? "newest");
+  const sorted = signal(query.get("sort") ?? "");
+  effect(() => setQuery({ sort: sorted.value }));
   const choosing = signal(false);
   /** Newest records, for values that a filter suggests. */
   const known = load(`/api/v1/records/${kind.kind}`, { query: { limit: 200 } });
@@ -51,7 +56,12 @@ function table(kind, query) {
     filters.value = { ...filters.peek(), [name]: value };
     setQuery({ [name]: value });
   };
-  const asked = () => ({ ...filters.value, as_of: asOf.value ? new Date(asOf.value).toISOString() : "" });
+  const asked = () => ({ ...filters.value, order: order.value, as_of: asOf.value ? new Date(asOf.value).toISOString() : "" });
+  /** The order of a file is that of its rows in the store. */
+  const exported = () => {
+    const { order: _order, ...conditions } = asked();
+    return conditions;
+  };
   /** @param {string} name @param {boolean} on */
   const toggle = (name, on) => {
     columns.value = kind.fields.filter((/** @type {string} */ each) => (each === name ? on : columns.peek().includes(each)));
@@ -72,8 +82,9 @@ function table(kind, query) {
         @change=${(/** @type {Event} */ event) => set(name, /** @type {HTMLInputElement} */ (event.target).value.trim())}><datalist id=${`values-${name}`}>${() => (known.state.value.data ? [...new Set(known.state.value.data.map((/** @type {any} */ row) => row[name]).filter((/** @type {any} */ value) => typeof value === "string" || typeof value === "number"))].slice(0, 40).map((value) => html`<option value=${String(value)}></option>`) : null)}</datalist></label>`)}
       ${() => (filters.value.job ? html`<button class="pill on" title="Show records of all jobs" @click=${() => set("job", "")}><span>Job</span><b>${filters.value.job.slice(0, 8)}</b> ×</button>` : null)}
       <label class=${() => `pill ${asOf.value ? "on" : ""}`} title="Records as they were at this moment"><span>As of</span><input class="when" type="datetime-local" aria-label="As of" .value=${asOf.peek()} @change=${(/** @type {Event} */ event) => ((asOf.value = /** @type {HTMLInputElement} */ (event.target).value), setQuery({ as_of: asOf.peek() }))}></label>
+      <label class="pill"><span>Order</span><select aria-label="Order" @change=${(/** @type {Event} */ event) => ((order.value = /** @type {HTMLSelectElement} */ (event.target).value), setQuery({ order: order.peek() }))}>${["newest", "oldest"].map((each) => html`<option value=${each} ?selected=${each === order.peek()}>${each} first</option>`)}</select></label>
       <span class="end"><button class="button small" aria-expanded=${() => String(choosing.value)} @click=${() => (choosing.value = !choosing.value)}>Columns</button>
-        <details class="menu"><summary class="button small">Export</summary><div>${FORMATS.map(([format, title]) => html`<a download href=${() => address(`/api/v1/export/${kind.kind}`, { ...asked(), format })}>${title}</a>`)}
+        <details class="menu"><summary class="button small">Export</summary><div>${FORMATS.map(([format, title]) => html`<a download href=${() => address(`/api/v1/export/${kind.kind}`, { ...exported(), format })}>${title}</a>`)}
           <span class="faint">what the filters show</span></div></details></span>
     </div>
     ${() => (choosing.value ? html`<div class="panel row">${kind.fields.map((/** @type {string} */ name) => html`<label class="row quiet"><input type="checkbox" .checked=${columns.peek().includes(name)}
@@ -81,9 +92,9 @@ function table(kind, query) {
     <section class="panel">${() => {
       const [naming, others] = parted(columns.value);
       return pagedTable({
-        path: `/api/v1/records/${kind.kind}`, query: asked, keyOf: (row) => String(keyOf(row, kind)), href: (row) => `/records/${kind.kind}/${encodeURIComponent(keyOf(row, kind))}`, fill: () => Boolean(filters.value.search),
-        columns: [{ title: naming ? words(naming) : words(kind.kind), cell: (row) => html`<span class="job-name">${short(naming ? (row[naming] ?? nameOf(row)) : nameOf(row))}</span>` },
-          ...others.map((name) => ({ title: words(name), right: AMOUNT.test(name), cell: (/** @type {any} */ row) => show(name, row[name]) }))],
+        path: `/api/v1/records/${kind.kind}`, query: asked, keyOf: (row) => `${row.job ?? ""}/${keyOf(row, kind)}`, href: (row) => addressOf(row, kind), fill: () => Boolean(filters.value.search), sorted,
+        columns: [{ title: naming ? words(naming) : words(kind.kind), value: (row) => (naming ? row[naming] : nameOf(row)), cell: (row) => html`<span class="job-name">${short(naming ? (row[naming] ?? nameOf(row)) : nameOf(row))}</span>` },
+          ...others.map((name) => ({ title: words(name), right: AMOUNT.test(name), value: (/** @type {any} */ row) => row[name], cell: (/** @type {any} */ row) => show(name, row[name]) }))],
         empty: () => (Object.values(filters.value).some(Boolean) || asOf.value ? "No record matches." : html`<p>No ${words(kind.kind)} yet: a job writes them.</p><a class="button writes" href="/jobs/new">Start a job</a>`),
       });
     }}</section></div>`;
@@ -101,16 +112,24 @@ const short = (text) => String(text).replace(/^https?:\/\/(www\.)?/, "").slice(0
 /** What names a record for a person. @param {any} row */
 export function nameOf(row) {
   const found = NAMES.find((name) => typeof row[name] === "string" && row[name]);
-  return found ? short(row[found]) : String(row._key ?? row.key ?? Object.values(row)[0] ?? "");
+  if (found) return short(row[found]);
+  const person = Object.values(row).find((value) => typeof value?.displayName === "string");
+  if (person) return short(person.displayName);
+  const told = Object.entries(row).find(([name, value]) => typeof value === "string" && value && !DULL.test(name) && !/_at$|^job$/.test(name) && !OPAQUE.test(value));
+  return told ? short(told[1]) : String(row._key ?? row.key ?? Object.entries(row).find(([name]) => name !== "job")?.[1] ?? "");
 }
 
-/** The key of a record: the API's own, or its first field. @param {any} row @param {any} kind */
-export const keyOf = (row, kind) => row._key ?? row.key ?? row[kind.key ?? kind.fields[0]];
+/** The key of a record. @param {any} row @param {any} kind */
+export const keyOf = (row, kind) => row[kind.key];
+
+/** The page of a record; one that belongs to a job is named with it. @param {any} row @param {any} kind */
+const addressOf = (row, kind) => address(`/records/${kind.kind}/${encodeURIComponent(keyOf(row, kind))}`, kind.per_job ? { job: row.job } : {});
 
 /** @param {string} name @param {any} value */
 export function show(name, value) {
   if (value === null || value === undefined || value === "") return html`<span class="faint">–</span>`;
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value.displayName === "string") return value.displayName;
   if (typeof value === "object") return html`<code>${JSON.stringify(value).slice(0, 120)}</code>`;
   if (/_at$/.test(name)) return html`<span class="nowrap" title=${utc(value)}>${ago(value)}</span>`;
   if (typeof value === "number" && AMOUNT.test(name)) return number(value);

@@ -6,6 +6,7 @@ import { ago, bytes, number, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html, signal } from "../lib/view.js";
 import { explained } from "../parts/explain.js";
+import { timeChart } from "../parts/chart.js";
 import { act, confirmed, toast } from "../parts/feedback.js";
 import { tag } from "../parts/states.js";
 
@@ -15,6 +16,7 @@ export function page() {
   const health = load("/health", { every: 10 });
   const system = load("/api/v1/system", { every: 30 });
   const checks = load("/api/v1/system/checks");
+  const week = load("/api/v1/series", { query: { range: "7d" } });
   return {
     title: "System",
     state: html`<span>${() => (health.state.value.data ? tag(health.state.value.data.status) : null)}</span>`,
@@ -24,7 +26,8 @@ export function page() {
         <div class="stack">
         <section class="panel"><header><h2>Now</h2></header>${whenLoaded(health, figures)}</section>
         <section class="panel"><header><h2>Store</h2></header>${whenLoaded(system, (data) => html`<dl class="pairs"><dt>Kind</dt><dd>${data.store.kind}</dd><dt>Where</dt><dd>${data.store.where}</dd>
-          <dt>Size</dt><dd>${data.store.bytes === null ? "see its server" : bytes(data.store.bytes)}</dd><dt>Forager</dt><dd>${data.version}</dd></dl>`)}</section>
+          <dt>Size</dt><dd>${bytes(data.store.bytes)}</dd><dt>Growth</dt><dd>${growth(data.store.grown_day)} in 24 hours, ${growth(data.store.grown_week)} in 7 days</dd><dt>Forager</dt><dd>${data.version}</dd></dl>
+          ${() => sizes(week.state.value.data, data.store.bytes)}`)}</section>
         <section class="panel"><header><h2>Workers</h2></header>${whenLoaded(system, workers)}</section>
         <section class="panel"><header><h2>Browsers</h2><span class="faint">of the process that answers</span></header>${whenLoaded(system, (data) => browsers(data.browsers))}</section>
         </div>
@@ -33,6 +36,17 @@ export function page() {
       ${logTail()}
       ${settings(system)}</div>`,
   };
+}
+
+/** @param {number} change */
+const growth = (change) => (change === 0 ? "none" : `${change < 0 ? "−" : "+"}${bytes(Math.abs(change))}`);
+
+/** The size over a week, backwards from what it is now. @param {any} past @param {number} now */
+function sizes(past, now) {
+  if (!past?.stored.some(Boolean)) return null;
+  const first = past.stored.findIndex(Boolean);
+  const values = past.stored.map((/** @type {number} */ _, /** @type {number} */ step) => now - past.stored.slice(step + 1).reduce((/** @type {number} */ sum, /** @type {number} */ grown) => sum + grown, 0));
+  return timeChart({ times: past.times.slice(Math.max(0, first - 1)), values: values.slice(Math.max(0, first - 1)), label: "size of the store", format: bytes, height: 70 });
 }
 
 /** @param {any[]} found */

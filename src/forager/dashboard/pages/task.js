@@ -1,10 +1,10 @@
 // @ts-check
 /** One task: its attempts as a time line, the evidence of its failure, its stored page. */
 
-import { address, get, post } from "../lib/api.js";
+import { address, get, post, session } from "../lib/api.js";
 import { ago, bytes, duration, moment, number, spent, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
-import { html, signal } from "../lib/view.js";
+import { effect, html, signal } from "../lib/view.js";
 import { act } from "../parts/feedback.js";
 import { jobName, tag, taskName } from "../parts/states.js";
 import { lifeOf } from "../parts/timeline.js";
@@ -17,12 +17,22 @@ export function page({ id }) {
   const kinds = load("/api/v1/records");
   const pipelines = load("/api/v1/pipelines");
   const stored = signal(/** @type {any} */ (null));
-  get(`/api/v1/pages/${id}`).then((answer) => (stored.value = answer.data), () => null);
+  effect(() => {
+    const [now, all] = [task.state.value.data, kinds.state.value.data];
+    if (now && all && !stored.peek()) storedPage(now, all).then((found) => (stored.value = found), () => null);
+  });
   const reload = () => (task.again(), attempts.again());
+  /** What the pipeline's own page can do with one of its tasks. */
+  const own = signal(/** @type {unknown} */ (null));
+  effect(() => {
+    const [now, of] = [task.state.value.data, job.state.value.data];
+    const module = of && session.peek()?.features.find((each) => each.name === of.pipeline)?.module;
+    if (now && module) import(`/dashboard/${module}`).then((found) => (own.value = found.taskActions?.(now, reload) ?? null), () => null);
+  });
   return {
     title: () => (task.state.value.data ? taskName(task.state.value.data) : "Task"),
     state: html`<span>${() => (task.state.value.data ? tag(task.state.value.data.state) : null)}</span>`,
-    actions: html`<span class="row">${() => (task.state.value.data?.state === "failed" ? [
+    actions: html`<span class="row">${() => own.value}${() => (task.state.value.data?.state === "failed" ? [
       html`<button class="button writes" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/dead/${id}/retry`).then(reload), "The task runs again.")}>Retry</button>`,
       html`<button class="button writes danger" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/dead/${id}/discard`).then(reload), "The dead letter is discarded.")}>Discard</button>`] : null)}</span>`,
     body: html`<div class="stack">
@@ -42,6 +52,13 @@ export function page({ id }) {
       <section class="panel"><header><h2>Records</h2></header>${() => written(task.state.value.data, job.state.value.data, kinds.state.value.data, pipelines.state.value.data)}</section></div></div>
     </div>`,
   };
+}
+
+/** The page that the task has stored, or that a record of its address refers to. @param {any} task @param {any[]} kinds */
+async function storedPage(task, kinds) {
+  let { data: rows } = await get("/api/v1/pages", { task: task.id });
+  if (!rows.length && task.url && kinds.some((kind) => kind.kind === "page")) ({ data: rows } = await get("/api/v1/pages", { url: task.url }));
+  return rows.length ? (await get(rows[0].path)).data : null;
 }
 
 /** Where the records are that it wrote: those of its address, and those of its job. @param {any} task @param {any} job @param {any[] | null} kinds @param {any[] | null} pipelines */
@@ -65,7 +82,7 @@ function problem(task) {
 }
 
 /** @param {any} task */
-const legend = (task) => (task ? `${number(task.attempts)} ${task.attempts === 1 ? "attempt" : "attempts"} that count` : "");
+const legend = (task) => (task ? `${task.attempts === 1 ? "1 attempt that counts" : `${number(task.attempts)} attempts that count`}` : "");
 
 /** The page as it was fetched: a picture is shown, everything else is source or a download. @param {any} page */
 function storedPages(page) {

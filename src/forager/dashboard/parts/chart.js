@@ -73,7 +73,14 @@ export function timeChart({ times, values, second, failures, format = number, la
       return html`<div class="chart-tip" --x=${at / (times.length - 1)} --y=${height - ((scaled[at] ?? 0) / span) * height}>
         ${format(values[at] ?? 0)}${failed} · ${new Date(times[at] ?? 0).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" })}</div>`;
     }}
-    <div class="spread faint"><span>${new Date(times[0] ?? 0).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" })}</span>
-      <span>${new Date(times.at(-1) ?? 0).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" })}</span></div>
+    <div class="spread faint"><span>${stamp(times[0] ?? 0, times)}</span>
+      <span class="wide-only">${most <= 1e-9 ? "" : steps ? (least === most ? "" : `${format(least)} to ${format(most)}`) : `peak ${format(Math.max(...values))}`}</span>
+      <span>${stamp(times.at(-1) ?? 0, times)}</span></div>
   </div>`;
+}
+
+/** A moment of an axis: the time of a day, or the day of a longer range. @param {number} at @param {readonly number[]} times */
+function stamp(at, times) {
+  const span = (times.at(-1) ?? 0) - (times[0] ?? 0);
+  return new Date(at).toLocaleString(undefined, span > 3 * 86_400_000 ? { dateStyle: "medium" } : span > 20 * 3_600_000 ? { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" } : { timeStyle: "short" });
 }

@@ -9,7 +9,7 @@ const MEANINGS = /** @type {Record<string, string>} */ ({
   "Changes today": "New, changed and gone records since midnight UTC. Each is one entry of the change log.",
   "Failed for good": "Dead letters: tasks that are not tried again by themselves. The share is that of all tasks that ended in 24 hours.",
   "Spent today": "Money of all pipelines that pay for requests, since midnight UTC. A budget is a cap of the settings.",
-  "Oldest undelivered change": "How long the oldest change has waited for the sink that is furthest behind.",
+  "Oldest undelivered": "How long the oldest change has waited for the sink that is furthest behind.",
   Rate: "Tasks that ended per second, over the last 30 seconds; once the job has ended, over its whole run.",
   Left: "Tasks that are left, divided by the rate. A rate of the lanes is used before there is one.",
   Records: "Records that tasks of this job have written and that belong to one job. Shared records are in the change log.",

@@ -10,10 +10,14 @@ const TABS = /** @type {const} */ ([["tasks", "per minute"], ["cost", "units tha
 /** @param {() => any} read the answer of `/api/v1/series` */
 export function seriesPanel(read) {
   const tab = signal("tasks");
-  return html`<section class="panel"><header><h2>Throughput</h2><span class="row"><span class="faint wide-only">${() => TABS.find(([name]) => name === tab.value)?.[1]}</span>
+  return html`<section class="panel"><header><h2>Throughput</h2><span class="row">${() => (tab.value === "tasks" ? legend(read()) : html`<span class="faint wide-only">${TABS.find(([name]) => name === tab.value)?.[1]}</span>`)}
     <span class="range small" role="group" aria-label="Figure">${TABS.map(([name]) => html`<button aria-pressed=${() => String(tab.value === name)} @click=${() => (tab.value = name)}>${name}</button>`)}</span></span></header>
     ${() => (read() ? shown(tab.value, read()) : html`<div class="skeleton"></div>`)}</section>`;
 }
+
+/** The names of the lines that are there. @param {any} past */
+const legend = (past) => html`<span class="legend faint wide-only">${/** @type {const} */ ([["completed", "done"], ["skipped", "skipped"], ["failed", "failed"]])
+  .filter(([name]) => past?.[name].some(Boolean)).map(([name, title]) => html`<span><i class=${name}></i>${title}</span>`)}<span>per minute</span></span>`;
 
 /** @param {string} tab @param {any} past */
 function shown(tab, past) {

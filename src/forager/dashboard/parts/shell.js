@@ -66,7 +66,7 @@ export function shell() {
         <div class="row"><button class="button small plain" @click=${flipScheme} title="Light or dark (t)">◐ Theme</button>
           <button class="button small plain hide-menu" @click=${flipMenu} title="Hide the menu (m)">« Hide</button>
           <button class="button small plain" @click=${() => help()} title="Keys (?)">Keys ?</button></div>
-        <div class="spread faint"><span>${() => `${session.value?.name ?? ""} · ${session.value?.role ?? ""} · ${session.value?.version ?? ""}`}</span>
+        <div class="row faint"><span class="who" title=${() => `Forager ${session.value?.version ?? ""}`}><div class="clip">${() => session.value?.name ?? ""}</div><div class="clip">${() => session.value?.role ?? ""}</div></span>
           <button class="button small plain" @click=${signOut}>Sign out</button></div>
       </div>
     </nav>

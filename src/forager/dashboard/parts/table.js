@@ -4,7 +4,11 @@
 import { get } from "../lib/api.js";
 import { effect, html, list, onEnd, signal } from "../lib/view.js";
 
-/** @typedef {{ title: string, cell: (row: any) => unknown, right?: boolean, wide?: boolean }} Column */
+/** `value`: what a click on the title sorts by; a column without it cannot be sorted.
+ * @typedef {{ title: string, cell: (row: any) => unknown, right?: boolean, wide?: boolean, value?: (row: any) => unknown }} Column */
+
+/** Rows that are read before a table is sorted by a column: there is no index for each of them. */
+const SORTED = 1000;
 
 /** Pages that are read by themselves, one after another, for a list whose pages may be short. */
 const FILLED = 20;
@@ -14,9 +18,10 @@ const FILLED = 20;
  * Rows of a paged list, with a button for the next page. Loads again when a signal read by `query` changes.
  * @param {{ path: string | (() => string), query?: () => Record<string, unknown>, columns: Column[], keyOf: (row: any) => string | number,
  *           fill?: () => boolean, empty: () => unknown, href?: (row: any) => string, pageSize?: number, again?: import("../lib/view.js").Signal<number>,
- *           checked?: import("../lib/view.js").Signal<Set<string | number>> }} options
+ *           checked?: import("../lib/view.js").Signal<Set<string | number>>, sorted?: import("../lib/view.js").Signal<string> }} options
+ * `sorted`: the title of the column by which the rows are sorted, with a "-" in front for the largest first.
  */
-export function pagedTable({ path, query = () => ({}), columns, keyOf, empty, href, pageSize = 50, again, checked, fill = () => false }) {
+export function pagedTable({ path, query = () => ({}), columns, keyOf, empty, href, pageSize = 50, again, checked, sorted = signal(""), fill = () => false }) {
   const rows = signal(/** @type {any[]} */ ([]));
   const state = signal({ cursor: /** @type {string | null} */ (null), busy: true, error: "" });
   let visit = 0;
@@ -25,11 +30,12 @@ export function pagedTable({ path, query = () => ({}), columns, keyOf, empty, hr
     const mine = ++visit;
     state.value = { ...state.peek(), busy: true, error: "" };
     try {
-      const answer = await get(typeof path === "function" ? path() : path, { limit: pageSize, ...filters, cursor });
+      const answer = await get(typeof path === "function" ? path() : path, { limit: sorted.peek() ? SORTED : pageSize, ...filters, cursor });
       if (mine !== visit) return;
       rows.value = cursor ? [...rows.peek(), ...answer.data] : answer.data;
       const next = answer.meta?.next_cursor ?? null;
-      const more = fill() && next && rows.peek().length < pageSize && turn < FILLED;
+      const enough = sorted.peek() ? SORTED : fill() ? pageSize : 0;
+      const more = next && rows.peek().length < enough && turn < FILLED;
       state.value = { cursor: next, busy: Boolean(more), error: "" };
       if (more) await fetchPage(filters, next, turn + 1);
     } catch (error) {
@@ -42,6 +48,19 @@ export function pagedTable({ path, query = () => ({}), columns, keyOf, empty, hr
     fetchPage(filters, null);
   });
   onEnd(() => void visit++);
+  /** Sort by a column, the other way round at the second click, not at all at the third. @param {Column} column */
+  const sortBy = (column) => {
+    sorted.value = sorted.peek() === column.title ? `-${column.title}` : sorted.peek() === `-${column.title}` ? "" : column.title;
+    if (sorted.peek() && state.peek().cursor && rows.peek().length < SORTED) fetchPage(query(), null);
+  };
+  const inOrder = () => {
+    const chosen = columns.find(({ title, value }) => value && title === sorted.value.replace(/^-/, ""));
+    return chosen?.value ? byValue(rows.value, chosen.value, sorted.value.startsWith("-")) : rows.value;
+  };
+  /** @param {Column} column */
+  const heading = (column) => (column.value ? html`<button class="sorter" @click=${() => sortBy(column)}>${column.title}${() => (sorted.value === column.title ? " ↑" : sorted.value === `-${column.title}` ? " ↓" : "")}</button>` : column.title);
+  /** @param {Column} column */
+  const direction = (column) => (sorted.value === column.title ? "ascending" : sorted.value === `-${column.title}` ? "descending" : null);
   /** @param {string | number} key @param {boolean} on */
   const check = (key, on) => {
     if (!checked) return;
@@ -54,16 +73,29 @@ export function pagedTable({ path, query = () => ({}), columns, keyOf, empty, hr
     ${() => (state.value.error ? html`<div class="notice" role="alert">${state.value.error}</div>` : null)}
     <div class="scroll"><table class="rows">
       <thead><tr>${checked ? html`<th><span class="visually-hidden">Select</span></th>` : null}
-        ${columns.map((column) => html`<th class=${`${column.right ? "num" : ""} ${column.wide ? "wide-only" : ""}`}>${column.title}</th>`)}</tr></thead>
-      <tbody>${list(() => rows.value, keyOf, (row) => html`<tr class="hit">
+        ${columns.map((column) => html`<th aria-sort=${() => direction(column)} class=${`${column.right ? "num" : ""} ${column.wide ? "wide-only" : ""}`}>${heading(column)}</th>`)}</tr></thead>
+      <tbody>${list(inOrder, keyOf, (row) => html`<tr class="hit">
         ${checked ? html`<td><input type="checkbox" aria-label="Select" .checked=${() => checked.value.has(keyOf(row.value))}
           @change=${(/** @type {Event} */ event) => check(keyOf(row.value), /** @type {HTMLInputElement} */ (event.target).checked)}></td>` : null}
         ${columns.map((column, index) => html`<td data-label=${column.right ? column.title : null} class=${`${column.right ? "num" : ""} ${column.wide ? "wide-only" : ""}`}>
           ${() => (index === 0 && href ? html`<a href=${href(row.value)}>${column.cell(row.value)}</a>` : column.cell(row.value))}</td>`)}</tr>`)}</tbody>
     </table></div>
     ${() => (!state.value.busy && !state.value.error && rows.value.length === 0 ? html`<div class="empty">${empty()}</div>` : null)}
-    ${() => (state.value.cursor ? html`<p class="row"><button class="button small" ?disabled=${() => state.value.busy} @click=${() => fetchPage(query(), state.value.cursor)}>Show more</button></p>` : null)}
+    ${() => (state.value.cursor ? html`<p class="row">${sorted.value ? html`<span class="quiet">Sorted: the first ${String(rows.value.length)} rows. Filter for fewer.</span>` : null}<button class="button small" ?disabled=${() => state.value.busy} @click=${() => fetchPage(query(), state.value.cursor)}>Show more</button></p>` : null)}
   </div>`;
+}
+
+/** Rows by a value: numbers by size, other values as text, rows without one at the end. @param {readonly any[]} rows @param {(row: any) => unknown} valueOf @param {boolean} descending */
+export function byValue(rows, valueOf, descending) {
+  const known = rows.map((row) => ({ row, value: valueOf(row) }));
+  const without = (/** @type {unknown} */ value) => value === null || value === undefined || value === "";
+  const numeric = known.every(({ value }) => without(value) || (typeof value !== "object" && Number.isFinite(Number(value))));
+  known.sort((a, b) => {
+    if (without(a.value) || without(b.value)) return Number(without(a.value)) - Number(without(b.value));
+    const order = numeric ? Number(a.value) - Number(b.value) : String(a.value).localeCompare(String(b.value));
+    return descending ? -order : order;
+  });
+  return known.map(({ row }) => row);
 }
 
 const LINE = 40;

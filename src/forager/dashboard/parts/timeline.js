@@ -59,9 +59,9 @@ function attemptTable(rows) {
   const first = Math.min(...rows.map((row) => Date.parse(row.started_at)));
   const last = Math.max(...rows.map((row) => Date.parse(row.started_at) + row.duration_ms));
   const span = Math.max(1, last - first);
-  return html`<div class="scroll"><table><thead><tr><th>Attempt</th><th>When</th><th class="num">Took</th><th>How it ended</th></tr></thead><tbody>
+  return html`<div class="scroll"><table><thead><tr><th>Attempt</th>${rows.length > 1 ? html`<th>When</th>` : null}<th class="num">Took</th><th>How it ended</th></tr></thead><tbody>
     ${rows.map((row) => html`<tr><td class="nowrap"><span class="job-name">${String(row.attempt)}</span> <span class="faint" title=${utc(row.started_at)}>${moment(row.started_at)}</span></td>
-      <td>${rows.length > 1 ? html`<div class="steps" role="img" aria-label=${`attempt ${row.attempt}: ${row.status} after ${duration(row.duration_ms / 1000)}`}><i class="queued" --share=${(Date.parse(row.started_at) - first) / span}></i><i class=${row.status === "completed" ? "ran" : row.status === "failed" ? "failed" : "waited"} --share=${Math.max(0.01, row.duration_ms / span)}></i></div>` : html`<span class="quiet">once</span>`}</td>
+      ${rows.length > 1 ? html`<td><div class="steps" role="img" aria-label=${`attempt ${row.attempt}: ${row.status} after ${duration(row.duration_ms / 1000)}`}><i class="queued" --share=${(Date.parse(row.started_at) - first) / span}></i><i class=${row.status === "completed" ? "ran" : row.status === "failed" ? "failed" : "waited"} --share=${Math.max(0.01, row.duration_ms / span)}></i></div></td>` : null}
       <td class="num">${duration(row.duration_ms / 1000)}</td><td>${tag(row.status)} <span class="quiet">${words(row.reason)}${row.message ? ` · ${row.message}` : ""}</span>
         ${row.traceback ? html`<details><summary class="faint">where in the code</summary><pre>${row.traceback}</pre></details>` : null}</td></tr>`)}</tbody></table></div>`;
 }

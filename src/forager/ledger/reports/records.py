@@ -1,6 +1,7 @@
 """Records of any kind: their history from the change log, and whole tables page by page for an export."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -43,6 +44,7 @@ class RecordKind(Report):
     """A kind of records, and how its lists and exports look."""
 
     kind: str
+    key: str = Field(description="The field that identifies a record.")
     per_job: bool = Field(description="True if each job has records of its own; otherwise each exists once.")
     fields: list[str] = Field(description="The fields of a record in a list, in this order.")
     nested: list[str] = Field(description="The fields that may hold an object or a list.")
@@ -85,6 +87,7 @@ async def page_as_of(
     filters: Mapping[str, str],
     cursor: str | None,
     limit: int,
+    newest: bool,
 ) -> QueryPage[dict[str, Any]]:
     """Return the records that existed at the moment, in their state of that time; filters apply to that state.
 
@@ -93,7 +96,7 @@ async def page_as_of(
     then, chosen = round(moment.timestamp() * 1000), read_filters(table.record, filters)
     # Rows of job scope are final. For others a filter applies to the values of then, which no index has.
     plan = walk_through(catalog, table, job, chosen if table.per_job else NO_FILTERS, as_of=then, mark=chosen.mark)
-    rows, following = await walk(db, plan, cursor, limit)
+    rows, following = await walk(db, _reversed_if(plan, newest=newest), cursor, limit)
     if table.per_job:
         return QueryPage(items=[as_people_see(table, row) for row in rows], next_cursor=following)
     versions = await _versions(db, table, [row for row in rows if row["changed_at"] > then], then)
@@ -252,8 +255,9 @@ async def export_page(
     as_of: datetime | None,
     cursor: str | None,
     limit: int,
+    newest: bool = False,
 ) -> QueryPage[dict[str, Any]]:
-    """Records of a kind, in the order of their finding: all of them, or those of one job.
+    """Records of a kind, in the order of their finding: all of them, or those of one job; `newest` reverses it.
 
     `filters` maps fields to text. Rows that an index selects may be sorted by key instead. `as_of`: return their state
     at that moment instead of the current one.
@@ -261,10 +265,17 @@ async def export_page(
     table = table_of(catalog, kind)
     number = None if job is None else await job_number(db, job, past=True)
     if as_of is not None:
-        return await page_as_of(db, catalog, table, as_of, job=number, filters=filters, cursor=cursor, limit=limit)
-    plan = walk_through(catalog, table, number, read_filters(table.record, filters))
+        return await page_as_of(
+            db, catalog, table, as_of, job=number, filters=filters, cursor=cursor, limit=limit, newest=newest
+        )
+    plan = _reversed_if(walk_through(catalog, table, number, read_filters(table.record, filters)), newest=newest)
     rows, following = await walk(db, plan, cursor, limit)
     return QueryPage(items=[as_people_see(table, row) for row in rows], next_cursor=following)
+
+
+def _reversed_if(plan: Walk, *, newest: bool) -> Walk:
+    """Return the walk, or the same one backwards, which has cursors of its own."""
+    return replace(plan, of=f"{plan.of}, newest first", descending=True) if newest else plan
 
 
 async def export(
@@ -294,6 +305,7 @@ def record_kind(table: RecordTable) -> RecordKind:
     leaves = [name for name, kind in zip(table.fields, table.types, strict=True) if isinstance(kind, JSON)]
     return RecordKind(
         kind=table.record.kind,
+        key=table.record.key_field,
         per_job=table.per_job,
         fields=fields,
         nested=[*leaves, *(name for name in table.kept if name == "gone_evidence")],

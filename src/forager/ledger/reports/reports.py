@@ -252,13 +252,22 @@ class LedgerReports:
         as_of: datetime | None = None,
         cursor: str | None = None,
         limit: int = MOST,
+        newest: bool = False,
     ) -> QueryPage[dict[str, Any]]:
-        """A page of records, as they are or as they were `as_of` a moment.
+        """A page of records, as they are or as they were `as_of` a moment; with `newest`, in reverse order.
 
         Raises `Rejected` for a filter that the kind does not have, or if the versions of then were removed.
         """
         return await records.export_page(
-            self._db, self._catalog, kind, job=job, filters=filters or {}, as_of=as_of, cursor=cursor, limit=limit
+            self._db,
+            self._catalog,
+            kind,
+            job=job,
+            filters=filters or {},
+            as_of=as_of,
+            cursor=cursor,
+            limit=limit,
+            newest=newest,
         )
 
     def export(

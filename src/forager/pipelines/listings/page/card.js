@@ -49,7 +49,7 @@ export function drawing(seed) {
   const shapes = [0, 1, 2].map((place) => {
     const left = place * 104 + next() * 8;
     const right = left + 66 + next() * 30;
-    const top = 34 + next() * 30;
+    const top = 48 + next() * 24; // below the badge
     const roof = next();
     const ridge = roof < 0.4 ? `L${((left + right) / 2).toFixed(0)} ${(top - 12).toFixed(0)}` : roof < 0.6 ? `L${(left + 14).toFixed(0)} ${(top - 9).toFixed(0)}` : "";
     return `M${left.toFixed(0)} 110V${top.toFixed(0)}${ridge}L${right.toFixed(0)} ${top.toFixed(0)}V110`;

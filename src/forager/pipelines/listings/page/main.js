@@ -1,20 +1,22 @@
 // @ts-check
 /** Listings: cards and a map that filter together; one listing; the markets. */
 
-import { address, get } from "/dashboard/lib/api.js";
+import { get } from "/dashboard/lib/api.js";
 import { plural } from "/dashboard/lib/format.js";
 import { load } from "/dashboard/lib/load.js";
 import { go } from "/dashboard/lib/router.js";
 import { effect, html, list, signal } from "/dashboard/lib/view.js";
+import { exportMenu } from "/dashboard/parts/export.js";
 import { filtersFrom, pickFilter, sentence, typeFilter } from "/dashboard/parts/filters.js";
 import { pointMap } from "/dashboard/parts/map.js";
 import { card, sections } from "./card.js";
 import { onePage } from "./listing.js";
 import { marketsPage } from "./markets.js";
 
-const NAMES = ["market", "beds", "baths", "min_rent", "max_rent", "min_confidence", "text", "city", "zip", "sort"];
+const NAMES = ["market", "beds", "baths", "min_rent", "max_rent", "min_area", "min_confidence", "text", "city", "zip", "sort"];
 const SORTS = /** @type {const} */ ([["", "newest"], ["rent", "cheapest first"], ["-rent", "most expensive first"], ["beds", "fewest beds"], ["-beds", "most beds"], ["-area", "largest"], ["seen", "last seen"]]);
 const BEDS = /** @type {const} */ ([["", "any"], ["0", "studio"], ["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"]]);
+const BATHS = /** @type {const} */ ([["", "any"], ["1", "1"], ["1.5", "1.5"], ["2", "2"], ["3", "3"]]);
 const SURE = /** @type {const} */ ([["", "≥ 40"], ["50", "≥ 50"], ["80", "≥ 80"], ["0", "any"]]);
 
 /** @param {{ id?: string }} params @param {URLSearchParams} query */
@@ -44,11 +46,13 @@ function searchPage(query) {
   return {
     title: "Listings",
     state: sections("listings"),
-    actions: html`${total}<a class="button" download href=${() => address("/api/v1/export/listing", { format: "csv", market_id: filters.values.value.market })}>Export CSV</a>`,
+    actions: html`${total}${exportMenu("/api/v1/listings", () => filters.values.peek(), "listings")}`,
     body: html`<div>
       <div class="filters">
         ${pickFilter(filters, "market", "Market", choices)}
         ${pickFilter(filters, "beds", "Beds", BEDS)}
+        ${pickFilter(filters, "baths", "Baths", BATHS)}
+        ${typeFilter(filters, "min_area", "Area", { before: "≥", numeric: true, after: "sq ft" })}
         ${typeFilter(filters, "max_rent", "Rent", { before: "≤ $", numeric: true, after: "for that unit" })}
         ${pickFilter(filters, "min_confidence", "Confidence", SURE)}
         ${typeFilter(filters, "city", "City")}

@@ -1,10 +1,11 @@
 // @ts-check
 /** Places: a map and the table of what it shows; coverage by ZIP; plan and start a job. */
 
-import { address, get } from "/dashboard/lib/api.js";
+import { get } from "/dashboard/lib/api.js";
 import { number, plural, short } from "/dashboard/lib/format.js";
 import { load } from "/dashboard/lib/load.js";
 import { html, signal } from "/dashboard/lib/view.js";
+import { exportMenu } from "/dashboard/parts/export.js";
 import { filtersFrom, pickFilter, sentence, typeFilter } from "/dashboard/parts/filters.js";
 import { pointMap } from "/dashboard/parts/map.js";
 import { coveragePage } from "./coverage.js";
@@ -46,7 +47,7 @@ export function page({ id }, query) {
         ${typeFilter(filters, "title", "Find", { placeholder: "part of the name", wide: true })}
         ${typeFilter(filters, "keyword", "Keyword")}${typeFilter(filters, "state", "State", { whole: /^[a-z]{2}$/i })}${typeFilter(filters, "zip", "ZIP", { numeric: true, whole: /^\d{5}$/ })}
         ${typeFilter(filters, "category", "Category")}${pickFilter(filters, "min_rating", "Rating", RATINGS)}
-        <span class="end"><a class="button small" download href=${() => address("/api/v1/export/place", { format: "csv", job: filters.values.value.job })}>Export CSV</a></span>
+        <span class="end">${exportMenu("/api/v1/places", () => filters.values.peek(), "places")}</span>
       </div>
       ${() => (loaded.state.value.error ? html`<div class="notice" role="alert">${sentence(loaded.state.value.error)}</div>` : null)}
       <div class="map-first">

@@ -11,10 +11,13 @@ export const price = (product) => (product.price === null ? html`<span class="qu
 /** @param {string | null} availability */
 export const stock = (availability) => (availability ? tag(availability) : null);
 
+/** The file of a stored picture. @param {{ image_path: string }} image */
+export const pictureOf = (image) => `${image.image_path}/raw`;
+
 /** The first stored picture, or a drawn box. @param {any} product */
 export function cover(product) {
   const stored = product.images.find((/** @type {any} */ each) => each.image_path);
-  if (stored) return html`<img src=${`${stored.image_path}/raw`} alt=${stored.alt_text ?? ""} loading="lazy">`;
+  if (stored) return html`<img src=${pictureOf(stored)} alt=${stored.alt_text ?? ""} loading="lazy">`;
   const wide = 60 + ((product.id * 37) % 50);
   const high = 34 + ((product.id * 53) % 28);
   const left = 155 - wide / 2;

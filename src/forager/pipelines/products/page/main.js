@@ -1,14 +1,17 @@
 // @ts-check
 /** Products: search as you type with facets; what changed; how well parsers read the shops; one product. */
 
-import { address, get } from "/dashboard/lib/api.js";
+import { get } from "/dashboard/lib/api.js";
 import { number, plural, words } from "/dashboard/lib/format.js";
 import { effect, html, list, signal } from "/dashboard/lib/view.js";
+import { exportMenu } from "/dashboard/parts/export.js";
 import { facet, filtersFrom, pickFilter, sentence, typeFilter } from "/dashboard/parts/filters.js";
 import { card, sections } from "./card.js";
 import { changesPage } from "./changes.js";
 import { healthPage } from "./health.js";
 import { onePage } from "./product.js";
+
+export { taskActions } from "./product.js";
 
 const CONDITIONS = ["domain", "brand", "category", "availability", "min_price", "max_price", "min_rating", "gone"];
 const SORTS = /** @type {const} */ ([["", "newest"], ["-updated", "last changed"], ["price", "price, lowest first"], ["-price", "price, highest first"], ["-rating", "best rated"], ["name", "name"]]);
@@ -21,6 +24,11 @@ export function page({ id }, query) {
   if (id) return onePage(id);
   const filters = filtersFrom(["q", "sort", ...CONDITIONS], query);
   const found = products(filters);
+  /** What the list or the search is asked for; a search has an order of its own. */
+  const asked = () => {
+    const { sort, ...conditions } = filters.values.peek();
+    return conditions.q ? conditions : { ...conditions, sort };
+  };
   /** @param {string} name */
   const counts = (name) => () => found.facets.value?.[name] ?? [];
   const prices = () => {
@@ -38,7 +46,8 @@ export function page({ id }, query) {
         ${typeFilter(filters, "max_price", "Price", { before: "≤", numeric: true, placeholder: prices() })}
         ${pickFilter(filters, "min_rating", "Rating", RATINGS)}
         ${() => (filters.values.value.q ? null : pickFilter(filters, "sort", "Sort", SORTS))}
-        <span class="end"><span class="quiet">${() => told(found)}</span><a class="button small" download href=${() => address("/api/v1/export/product", { format: "csv", domain: filters.values.value.domain, brand: filters.values.value.brand })}>Export CSV</a></span>
+        <span class="end"><span class="quiet">${() => told(found)}</span>${() => (filters.values.value.q ? exportMenu("/api/v1/products/search", asked, "products", { rows: (data) => data.hits.map((/** @type {any} */ hit) => hit.product), next: (answer) => answer.data.next_cursor })
+          : exportMenu("/api/v1/products", asked, "products"))}</span>
       </div>
       ${() => (found.error.value ? html`<div class="notice" role="alert">${found.error.value}</div>` : null)}
       <div class="with-facets">

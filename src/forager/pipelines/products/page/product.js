@@ -9,7 +9,7 @@ import { html, signal } from "/dashboard/lib/view.js";
 import { timeChart } from "/dashboard/parts/chart.js";
 import { act, dialog, toast } from "/dashboard/parts/feedback.js";
 import { tag } from "/dashboard/parts/states.js";
-import { cover, price, shownValue, stars, stock } from "./card.js";
+import { cover, pictureOf, price, shownValue, stars, stock } from "./card.js";
 
 const FIELDS = ["product_name", "price", "currency", "availability", "brand", "category", "rating", "review_count", "sku", "gtin", "description"];
 const STEPS = 96;
@@ -38,6 +38,12 @@ export function onePage(id) {
           <dt>Changed</dt><dd title=${utc(data.updated_at)}>${ago(data.updated_at)}</dd><dt>Last seen</dt><dd title=${utc(data.last_seen_at)}>${ago(data.last_seen_at)}</dd></dl></section>
       </div></div>`)}</div>`,
   };
+}
+
+/** What a person can do with a task of this pipeline. @param {any} task @param {() => void} again */
+export function taskActions(task, again) {
+  if (task.kind !== "products.crawl" || task.state !== "completed" || !task.url) return null;
+  return html`<button class="button writes" @click=${() => parseAgain({ domain_name: task.lane, url: task.url }, again)}>Parse again</button>`;
 }
 
 /** Read the stored page with the parser of now: what would change, field by field; then write it. @param {any} data @param {() => void} again */
@@ -72,7 +78,7 @@ function fieldDiff(report) {
 /** @param {any} data */
 const thumbs = (data) => {
   const stored = data.images.filter((/** @type {any} */ each) => each.image_path);
-  if (stored.length > 1) return html`<div class="thumbs">${stored.slice(0, 8).map((/** @type {any} */ each) => html`<img src=${`${each.image_path}/raw`} alt=${each.alt_text ?? ""} loading="lazy">`)}</div>`;
+  if (stored.length > 1) return html`<div class="thumbs">${stored.slice(0, 8).map((/** @type {any} */ each) => html`<img src=${pictureOf(each)} alt=${each.alt_text ?? ""} loading="lazy">`)}</div>`;
   return stored.length || !data.images.length ? null : html`<span class="faint">${data.images.length} pictures on the page, none stored. Crawl with pictures to keep them.</span>`;
 };
 

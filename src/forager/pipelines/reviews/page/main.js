@@ -10,6 +10,9 @@ import { effect, html, list, signal } from "/dashboard/lib/view.js";
 import { jobBar, progressText, tag } from "/dashboard/parts/states.js";
 import { ratingPanel, reviewList } from "./reviews.js";
 
+/** A token of the simulated Google. It opens nothing else. */
+const SIMULATED = "sandbox-demo";
+
 /** @param {{ id?: string }} params @param {URLSearchParams} query */
 export function page({ id }, query) {
   const jobs = load("/api/v1/jobs", { query: { pipeline: "reviews", limit: 20 } });
@@ -33,15 +36,21 @@ export function page({ id }, query) {
 function start() {
   const problem = signal("");
   const busy = signal(false);
+  const system = load("/api/v1/system");
+  /** Whether Google is simulated here, as in `forager demo --stay`: its hosts are on this machine. */
+  const simulated = () => (system.state.value.data?.settings ?? []).some((/** @type {any} */ each) => each.name === "FORAGER_GOOGLE_REVIEWS_URL" && /^https?:\/\/(127\.|localhost)/.test(each.value ?? ""));
   /** @param {SubmitEvent} event */
-  async function send(event) {
+  const send = (event) => {
     event.preventDefault();
-    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
-    const field = /** @type {HTMLInputElement} */ (form.elements.namedItem("access_token"));
+    const field = /** @type {HTMLInputElement} */ (/** @type {HTMLFormElement} */ (event.currentTarget).elements.namedItem("access_token"));
+    return begin(field.value.trim(), () => (field.value = ""));
+  };
+  /** @param {string} token @param {() => void} [done] */
+  async function begin(token, done) {
     [busy.value, problem.value] = [true, ""];
     try {
-      const made = await post("/api/v1/review-fetch", { access_token: field.value.trim() });
-      field.value = "";
+      const made = await post("/api/v1/review-fetch", { access_token: token });
+      done?.();
       await go(`/reviews/${made.data.job_id}`);
     } catch (error) {
       problem.value = error instanceof ApiError ? (error.fields.access_token ?? error.message) : String(error);
@@ -53,7 +62,9 @@ function start() {
     <label class="field"><span>Access token</span><input type="password" name="access_token" autocomplete="off" placeholder="ya29.…" required>
       <span class="faint">OAuth, with the scope business.manage. It is sealed while the job runs and deleted when it ends.</span>
       ${() => (problem.value ? html`<span class="error" role="alert">${problem.value}</span>` : null)}</label>
-    <div class="row"><button class="button primary" ?disabled=${() => busy.value}>Fetch the reviews</button></div></form></section>`;
+    <div class="row"><button class="button primary" ?disabled=${() => busy.value}>Fetch the reviews</button></div></form>
+    <div class="apart writes">${() => (simulated() ? html`<p class="quiet">No token at hand?</p><button class="button" ?disabled=${() => busy.value} @click=${() => begin(SIMULATED)}>Fetch from the simulated world</button>`
+      : html`<p class="quiet">No token at hand? A simulated world has one: <code>forager demo --stay</code></p>`)}</div></section>`;
 }
 
 /** @param {string} id @param {URLSearchParams} query */

@@ -11,6 +11,8 @@ import { jobName, tag } from "/dashboard/parts/states.js";
 import { result } from "./result.js";
 import { samples } from "/dashboard/parts/samples.js";
 
+export { taskActions } from "./reread.js";
+
 const FORMATS = ["markdown", "html", "text", "links", "screenshot", "pdf", "captured"];
 const RENDERS = /** @type {const} */ ([["auto", "auto: a browser only if needed"], ["http", "HTTP only"], ["browser", "browser"]]);
 
@@ -32,14 +34,15 @@ export function page({ id }, query) {
   }));
   const state = signal({ busy: false, answer: /** @type {any} */ (null), problem: "", task: "", since: 0 });
   const errors = signal(/** @type {Record<string, string>} */ ({}));
+  /** @param {Record<string, any>} changes */
+  const set = (changes) => void (body.value = { ...body.peek(), ...changes });
   const earlier = load(() => (id ? `/api/v1/scrape/${encodeURIComponent(id)}` : null));
   effect(() => {
     const { data, meta, error } = earlier.state.value;
+    if (data) set({ target_url: data.target_url ?? data.url ?? "", target_type: data.target_type ?? "page" });
     if (data) state.value = { ...state.peek(), answer: { data, meta }, problem: data.status === "completed" ? "" : (data.error ?? `The page is ${data.status}.`) };
     else if (error) state.value = { ...state.peek(), problem: error.message };
   });
-  /** @param {Record<string, any>} changes */
-  const set = (changes) => void (body.value = { ...body.peek(), ...changes });
   /** @param {SubmitEvent} event */
   async function run(event) {
     event.preventDefault();
@@ -129,7 +132,7 @@ function fields(kinds, body, set, errors) {
   };
   const kind = signal(body.peek().target_type);
   effect(() => void (kind.value = body.value.target_type));
-  return html`<label class="field"><span>Page</span><input type="url" name="url" required placeholder="https://example.com/jobs/1" .value=${body.peek().target_url} @input=${(/** @type {Event} */ event) => set({ target_url: value(event).trim() })}>${wrong("target_url")}</label>
+  return html`<label class="field"><span>Page</span><input type="url" name="url" required placeholder="https://example.com/jobs/1" .value=${() => body.value.target_url} @input=${(/** @type {Event} */ event) => set({ target_url: value(event).trim() })}>${wrong("target_url")}</label>
     <div class="field"><span>What it is</span><div class="row" role="group" aria-label="Kind of page">${kinds.map((each) => html`<button type="button" class="chip" aria-pressed=${() => String(kind.value === each.name)} @click=${() => choose(each.name)}>${each.name === "page" ? "any page" : words(each.name)}</button>`)}</div>${wrong("target_type")}</div>
     ${() => {
       const list = kind.value === "page" ? "formats" : "requested_fields";
