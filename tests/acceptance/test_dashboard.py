@@ -446,13 +446,8 @@ def test_the_overview_shows_lanes_that_wait_and_where_changes_are_delivered(eith
 
 def test_pictures_of_products_are_shown_from_the_store(page: Page, world: World) -> None:
     async def downloaded() -> None:
-        async with world.front.app.engine(), asyncio.timeout(30):
-            while not any(image["image_path"] for image in await images()):
-                await asyncio.sleep(0.2)
-
-    async def images() -> list[dict[str, Any]]:
-        product = await world.front.data(f"/api/v1/products/{world.product}")
-        return list(product["images"])
+        await world.front.app.rechecker.look()
+        await world.front.work()
 
     world.run(downloaded())
     page.goto(f"/products/{world.product}")
