@@ -1,11 +1,9 @@
 """The dashboard in a real browser: sign-in, roles, live updates, the keyboard, and texts that would like to run."""
 
-import asyncio
 import csv
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -143,7 +141,7 @@ def test_a_stream_that_is_cut_is_opened_again(page: Page, world: World) -> None:
     page.goto("/")
     settle(page)
     page.context.route("**/api/v1/live**", lambda route: route.abort())
-    page.get_by_role("link", name="Changes").click()
+    page.get_by_label("Main", exact=True).get_by_role("link", name="Changes").click()
     expect(page.get_by_text("Live updates are interrupted")).to_be_visible(timeout=PATIENCE_MS)
     page.context.unroute("**/api/v1/live**")
     expect(page.get_by_text("Live updates are interrupted")).not_to_be_visible(timeout=PATIENCE_MS)
@@ -451,8 +449,7 @@ def test_pictures_of_products_are_shown_from_the_store(page: Page, world: World)
 
     world.run(downloaded())
     page.goto(f"/products/{world.product}")
-    page.locator(".hero .cover img").wait_for()
-    page.wait_for_function("document.querySelector('.hero .cover img').naturalWidth > 0")
+    expect(page.locator(".hero .cover img")).not_to_have_js_property("naturalWidth", 0)
 
 
 def test_reviews_start_from_the_simulated_world_with_one_click(either: Page, world: World) -> None:

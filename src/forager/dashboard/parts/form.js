@@ -8,6 +8,9 @@ import { html, signal } from "../lib/view.js";
 /** @typedef {{ type?: string | string[], title?: string, description?: string, enum?: any[], anyOf?: any[], default?: any, format?: string, items?: any, $ref?: string }} Property */
 /** @typedef {{ properties?: Record<string, Property>, required?: string[], $defs?: Record<string, any> }} Schema */
 
+/** Fields that are seen at once; the others are behind "more options". */
+const SHOWN = 10;
+
 /**
  * @param {Schema} schema
  * @param {{ save: (values: Record<string, any>) => Promise<unknown>, submit: string, problem?: import("../lib/view.js").Signal<string>,
@@ -44,7 +47,7 @@ export function schemaForm(schema, { save, submit, problem = signal(""), extra =
   /** @param {string} name */
   const wanted = (name) => required.includes(name) || name in values || early.includes(name);
   const shown = ordered.filter(([name]) => wanted(name)).concat(ordered.filter(([name]) => !wanted(name)));
-  const [first, rest] = [shown.slice(0, 6), shown.slice(6)];
+  const [first, rest] = [shown.slice(0, SHOWN), shown.slice(SHOWN)];
   /** @param {[string, Property]} entry */
   const row = ([name, property]) => field(name, titles[name] ?? words(name), property, schema, required.includes(name), values[name] ?? property.default, () => messageFor(errors.value, name));
   return html`<form class="stack" novalidate @submit=${send} @input=${(/** @type {Event} */ event) => ((form = /** @type {HTMLFormElement} */ (event.currentTarget)), changed?.(read()))}>

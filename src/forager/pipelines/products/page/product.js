@@ -26,7 +26,7 @@ export function onePage(id) {
   return {
     title: () => product.state.value.data?.product_name ?? "Product",
     state: html`<a class="quiet" href="/products">← Catalogue</a>`,
-    actions: html`<button class="button writes" @click=${() => parseAgain(product.state.peek().data, product.again)}>Parse again</button><button class="button writes primary" @click=${recrawl}>Crawl it now</button>`,
+    actions: html`<button class="button writes" ?disabled=${() => !product.state.value.data} @click=${() => parseAgain(product.state.peek().data, product.again)}>Parse again</button><button class="button writes primary" ?disabled=${() => !product.state.value.data} @click=${recrawl}>Crawl it now</button>`,
     body: html`<div class="stack">${whenLoaded(product, (data) => html`
       <section class="panel hero"><div class="stack"><div class="cover">${cover(data)}</div>${thumbs(data)}</div>${facts(data)}</section>
       <div class="split"><div class="stack">
