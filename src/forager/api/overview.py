@@ -60,8 +60,6 @@ MOST_WAITING = 6
 LANES_LOOKED_AT = 200
 WINDOW = 30.0
 """Seconds over which rates are computed."""
-RECENT = 3.0
-"""Seconds between two readings of the newest changes, while there are new ones."""
 SLOW = 10.0
 """Seconds between two looks at what changes slowly: spending, shares, concerns of features."""
 
@@ -81,8 +79,8 @@ class Overview:
         self._today: tuple[int, int] = (0, 0)
         """The day, and the last change before it."""
         self._slow: _Slow | None = None
-        self._changed: tuple[float, int, list[ToldChange]] = (0.0, -1, [])
-        """When the newest changes were read, the number of the last one then, and the changes."""
+        self._changed: tuple[int, list[ToldChange]] = (-1, [])
+        """The number of the last change when the newest ones were read, and these."""
 
     async def take(self) -> OverviewReport:
         """Return the overview, not older than a second. While the store does not answer, the last one is returned with
@@ -102,7 +100,7 @@ class Overview:
         try:
             listed = await app.reports.jobs(hidden=app.internal, standing=app.standing, limit=MOST_RUNNING * 2)
             jobs = await app.waits.jobs([job for job in listed.items if job.finished_at is None][:MOST_RUNNING])
-            changed = await self._newest_changes(now, signs.figures.last_change)
+            changed = await self._newest_changes(signs.figures.last_change)
             before_today = await self._last_change_before(signs)
             slow = await self._slowly(now, jobs, changed)
         except StoreError:
@@ -197,13 +195,11 @@ class Overview:
         status = "red" if not works else "degraded" if stalled or app.refused_keys() else "ok"
         return HealthBrief(status=status, worker=worker, store=signs.store, trouble=trouble)
 
-    async def _newest_changes(self, now: float, last: int) -> list[ToldChange]:
-        """Return the newest changes, read again every few seconds and only if there are new ones."""
-        at, known, changed = self._changed
-        if last != known and (known < 0 or now - at >= RECENT):
-            changed = await told_changes(self._app, limit=MOST_CHANGES)
-            self._changed = (now, last, changed)
-        return changed
+    async def _newest_changes(self, last: int) -> list[ToldChange]:
+        """Return the newest changes, read again only if there are new ones."""
+        if last != self._changed[0]:
+            self._changed = (last, await told_changes(self._app, limit=MOST_CHANGES))
+        return self._changed[1]
 
     async def _last_change_before(self, signs: Vital) -> int:
         """Return the number of the last change before this UTC day. Looked up once a day."""
