@@ -120,12 +120,17 @@ class Product(Record):
     kind: ClassVar[str] = "product"
     table: ClassVar[str] = "items"
     key_field: ClassVar[str] = "url_hash"
-    # Each serves one filter of the product list, newest first. They are few: every one is paid for by each new product.
+    # Each serves one filter of the product list, newest first, or one of its orders. They are few: every one is paid
+    # for by each new product.
     indexes: ClassVar[tuple[Index, ...]] = (
         Index(("domain", "id", *LOOKED_AT)),
         Index(("brand", "id", *LOOKED_AT)),
         Index(("category", "id", *LOOKED_AT)),
         Index(("pictures_due_at", "id"), where="pictures_due_at IS NOT NULL"),
+        Index(("price", "id")),
+        Index(("rating", "id")),
+        Index(("product_name", "id")),
+        Index(("changed_at", "id")),
     )
     search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}
     quiet: ClassVar[frozenset[str]] = frozenset(

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.database import Database, Row
-from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.errors import NotFound
 from forager.core.hosts import one_spelling
 from forager.core.states import Reason
 from forager.core.storage import page_path
@@ -162,7 +162,8 @@ async def find_products(
     db: Database, asked: ProductFilter, *, cursor: str | None = None, limit: int = 20
 ) -> QueryPage[ProductReport]:
     """Newest first: one equality filter drives an index; the others are looked at along it, and only the products that
-    meet all of them are read. In another order, every product that meets the filters is looked at."""
+    meet all of them are read. Another order walks its own index in the same way; with an equality filter, all products
+    that meet this one are sorted."""
     if asked.url is not None:
         return QueryPage(items=await _shown_by(db, asked.url), next_cursor=None)
     if asked.sort != "newest":
@@ -176,42 +177,28 @@ async def find_products(
 
 
 async def _sorted(db: Database, asked: ProductFilter, cursor: str | None, limit: int) -> QueryPage[ProductReport]:
-    limit = checked_limit(limit)
-    column, sign = SORTS.get(asked.sort.lstrip("-"), "id"), "<" if asked.sort.startswith("-") else ">"
-    only, values = conditions(asked, "i")
-    name, order = f"products by {asked.sort}", [column]
-    if column != "id":
-        only.append(f"i.{column} IS NOT NULL")
-        order.append("id")
-    if cursor is not None:
-        *start, after = decode_cursor(name, ("value", "id"), cursor)
-        values |= {"after": after, "start": _sort_value(column, start[0])}
-        marks = ":after" if column == "id" else ":start, :after"
-        only.append(f"({', '.join(f'i.{each}' for each in order)}) {sign} ({marks})")
-    where = f" WHERE {' AND '.join(only)}" if only else ""
-    way = "DESC" if sign == "<" else "ASC"
-    rows = await db.fetch(
-        f"SELECT i.id, i.{column} AS value FROM items i{where}"
-        f" ORDER BY {', '.join(f'i.{each} {way}' for each in order)} LIMIT :page",
-        {**values, "page": limit + 1},
-    )
-    shown = {each.id: each for each in await products_by_id(db, [row["id"] for row in rows[:limit]])}
-    last = rows[limit - 1] if len(rows) > limit else None
-    return QueryPage(
-        items=[shown[row["id"]] for row in rows[:limit]],
-        next_cursor=None if last is None else encode_cursor(name, ("value", "id"), [str(last["value"]), last["id"]]),
-    )
+    rows, following = await walk(db, _walk_in_order(asked), cursor, limit)
+    shown = {each.id: each for each in await products_by_id(db, [row["id"] for row in rows])}
+    return QueryPage(items=[shown[row["id"]] for row in rows if row["id"] in shown], next_cursor=following)
 
 
-def _sort_value(column: str, text: str) -> str | int:
-    if column == "product_name":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise Rejected(
-            "cursor: is not a cursor of this list.", fields=[FieldError("cursor", "start without one")]
-        ) from None
+def _walk_in_order(asked: ProductFilter) -> Walk:
+    """Return the walk along the index of an order, which a bound on its column shortens. With an equality filter, the
+    index of that one finds all products that meet it, and they are sorted: the index of the order would be walked for
+    long until it came to them."""
+    column, descending = SORTS.get(asked.sort.lstrip("-"), "id"), asked.sort.startswith("-")
+    only, values = conditions(asked, "w")
+    by = column if column in ("id", "product_name") else "by_number"
+    number = f", {column} AS by_number" if by == "by_number" else ""
+    columns = ", ".join(dict.fromkeys([*_columns_for(asked), column]))
+    where = [] if column == "id" else [f"w.{by} IS NOT NULL"]
+    where += [f"w.{by} {sign} :{name}" for name, bound, sign in _BOUNDS if bound == column and name in values]
+    if any(getattr(asked, name) is not None for name in _BY_INDEX):
+        where, only = [*where, *only], []
+    source = f"SELECT * FROM (SELECT {columns}{number} FROM items) w"
+    order = ("id",) if by == "id" else (by, "id")
+    of = f"products by {asked.sort}"
+    return Walk(of, source, order, tuple(where), descending=descending, only=tuple(only), values=values)
 
 
 async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:
