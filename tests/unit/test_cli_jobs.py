@@ -45,6 +45,17 @@ def failed_batch(forager: Forager, tmp_path: Path, pages: int = 2) -> str:
     return str(forager("jobs", "list", "--json").data[0]["id"])
 
 
+def test_a_failed_job_shows_why_its_tasks_failed(forager: Forager, tmp_path: Path) -> None:
+    job = failed_batch(forager, tmp_path)
+
+    (failure,) = forager("jobs", "show", job, "--json").data["failures"]
+    assert (failure["reason"], failure["tasks"]) == ("egress_refused", 2)
+    assert failure["error"].startswith(REFUSED), failure
+    shown = " ".join(forager("jobs", "show", job).out.split())
+    assert "failures 2 egress_refused: http://127.0.0.1:9/" in shown
+    assert "failures" not in forager("jobs", "show", queued(forager)).out
+
+
 def test_a_job_is_found_by_the_beginning_of_its_id(forager: Forager) -> None:
     job = queued(forager)
 

@@ -708,6 +708,12 @@ export interface JobCreated {
   total: number;
 }
 
+export interface JobFailure {
+  reason: string | null;
+  tasks: number;
+  error: string | null;
+}
+
 export interface JobReport {
   id: string;
   pipeline: string;
@@ -738,6 +744,7 @@ export interface JobReport {
   rejected: number;
   waiting?: Waiting | null;
   lane_rate?: number | null;
+  failures?: Array<JobFailure> | null;
 }
 
 export interface JobSeen {
@@ -1744,6 +1751,7 @@ export interface RunningJob {
   rejected: number;
   waiting?: Waiting | null;
   lane_rate?: number | null;
+  failures?: Array<JobFailure> | null;
   rate: number | null;
   seconds_left: number | null;
 }

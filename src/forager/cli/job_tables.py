@@ -58,6 +58,7 @@ def shown(job: Mapping[str, Any]) -> Table:
             ("request", render.plain(words_of(job["pipeline"]).request(job["params"]))),
             ("params", render.plain(_params(job["params"]))),
             ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else "0"),
+            ("failures", _failures(job)),
             ("retries", render.count(job["retries"])),
             ("records", _records(job)),
             ("rejected", _rejected(job)),
@@ -108,6 +109,15 @@ def _params(params: Mapping[str, Any]) -> str:
     ]
     text = ", ".join(given)
     return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+def _failures(job: Mapping[str, Any]) -> Text | None:
+    """Name each reason for which tasks have failed, with the message of one of them."""
+    lines = [
+        f"{render.count(each['tasks'])} {each['reason'] or 'without a reason'}: {each['error'] or '-'}"
+        for each in job.get("failures") or ()
+    ]
+    return Text("\n").join(map(render.plain, lines)) if lines else None
 
 
 def _records(job: Mapping[str, Any]) -> str:

@@ -880,6 +880,14 @@ class JobCreated(TypedDict):
     total: int
 
 
+class JobFailure(TypedDict):
+    """The tasks of a job that failed for the same reason."""
+
+    reason: str | None
+    tasks: int
+    error: str | None
+
+
 class JobReport(TypedDict):
     """One requested run of a pipeline. Counters are always exact: total = queued + running + completed + failed +
     skipped + cancelled."""
@@ -913,6 +921,7 @@ class JobReport(TypedDict):
     rejected: int
     waiting: NotRequired[Waiting | None]
     lane_rate: NotRequired[float | None]
+    failures: NotRequired[list[JobFailure] | None]
 
 
 class JobSeen(TypedDict):
@@ -2133,6 +2142,7 @@ class RunningJob(TypedDict):
     rejected: int
     waiting: NotRequired[Waiting | None]
     lane_rate: NotRequired[float | None]
+    failures: NotRequired[list[JobFailure] | None]
     rate: float | None
     seconds_left: float | None
 

@@ -16,6 +16,14 @@ class Report(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class JobFailure(Report):
+    """The tasks of a job that failed for the same reason."""
+
+    reason: str | None = Field(description="Why they failed, as a code.")
+    tasks: int
+    error: str | None = Field(description="The message of one of them.")
+
+
 class JobReport(Report):
     """One requested run of a pipeline. Counters are always exact: total = queued + running + completed + failed +
     skipped + cancelled."""
@@ -52,6 +60,11 @@ class JobReport(Report):
         default=None,
         description="Requests per second that the lanes of its queued tasks allow together, from a sample of them; null"
         " if they have no limit. Shown for an open job, not in lists.",
+    )
+    failures: list[JobFailure] | None = Field(
+        default=None,
+        description="Its failed tasks by reason, the most frequent first. Shown for a job that has ended and has at"
+        " most 100,000 tasks, not in lists.",
     )
 
 

@@ -13,7 +13,7 @@ from forager.core.ids import claim_text, task_numbers, task_uuid
 from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState, TaskState
 from forager.core.storage import FileName, StoredFile
 from forager.sdk.queries import MOST, QueryPage, Walk, at, job_number, loads, no_job, task_body, walk
-from forager.sdk.reports import EvidenceReport, JobReport, Report, TaskDetail, TaskReport
+from forager.sdk.reports import EvidenceReport, JobFailure, JobReport, Report, TaskDetail, TaskReport
 
 
 class QueuedTask(Report):
@@ -82,6 +82,10 @@ SELECT id, public_id, pipeline, request_id, state, reason, schedule, max_cost, s
 FROM jobs j WHERE id IN ({", ".join(f":{name}" for name in _SLOTS)})
 """
 FAILURES = "SELECT reason, count(*) AS n FROM tasks_now WHERE job_id = :job AND state = 5 GROUP BY reason"
+_FAILURES = """
+SELECT reason, count(*) AS tasks, max(error) AS error FROM tasks_now WHERE job_id = :job AND state = 5
+GROUP BY reason ORDER BY count(*) DESC, reason LIMIT 20
+"""
 _TASK = """
 SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error,
        reason, error_type, facts, ended_at, hidden, body FROM
@@ -101,6 +105,12 @@ async def jobs_for_log(db: Database, numbers: Sequence[int]) -> list[Row]:
         some = dict(zip(_SLOTS, numbers[first : first + len(_SLOTS)], strict=False))
         rows += await db.fetch_fresh(_FOR_LOG, dict.fromkeys(_SLOTS, -1) | some)
     return rows
+
+
+async def job_failures(db: Database, job: UUID) -> list[JobFailure]:
+    """Return why tasks of a job have failed, the most frequent reason first. Reads all tasks of the job."""
+    rows = await db.fetch(_FAILURES, {"job": await job_number(db, job)})
+    return [JobFailure(**row) for row in rows]
 
 
 class Why(NamedTuple):

@@ -25,7 +25,7 @@ from forager.ledger.reports.jobs import (
 from forager.ledger.reports.lanes import Health, LaneReport, QueueLoad, SessionReport, Spending
 from forager.ledger.reports.records import RecordKind, change_report
 from forager.sdk.queries import MOST, QueryPage, Walk, at, job_number, last_change, loads, walk
-from forager.sdk.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
+from forager.sdk.reports import ChangeReport, JobFailure, JobReport, RejectedReport, TaskDetail, TaskReport
 
 # The attempts of a task, as far as they are kept.
 
@@ -159,6 +159,10 @@ class LedgerReports:
         """Count the failed tasks of a job by reason."""
         rows = await self._db.fetch(jobs.FAILURES, {"job": number})
         return {row["reason"] or "other": row["n"] for row in rows}
+
+    async def job_failures(self, job: UUID) -> list[JobFailure]:
+        """Return why tasks of a job have failed, the most frequent reason first. Reads all tasks of the job."""
+        return await jobs.job_failures(self._db, job)
 
     async def last_moved(self, job: UUID) -> datetime | None:
         """The time of the newest change of a job, or None if it has none."""
