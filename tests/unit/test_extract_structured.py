@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from forager.core.reading import care
 from forager.extract.html.document import Document, decoded
 from forager.extract.html.limits import MOST_DEPTH, MOST_MARKED, MOST_MARKED_DEPTH, bounded
 from forager.extract.html.main_text import labelled
@@ -228,6 +229,16 @@ def test_json_ld_in_a_comment_of_a_flat_page_is_not_read() -> None:
 def test_json_ld_beyond_the_largest_page_is_read__PR_10() -> None:
     page = "<h1>Oak table</h1>" + "<p>words words</p>" * 400_000 + SCRIPT
     assert [thing.text("name") for thing in of_type(things(Document(page)), "Product")] == ["Oak table"]
+
+
+@pytest.mark.parametrize("form", ["microdata", "rdfa"])
+def test_microdata_beyond_the_largest_page_is_read__PR_10(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(care, "is_needed", False)  # as at a reader's first attempt
+    item = '<div itemscope itemtype="https://schema.org/Product"><h2 itemprop="name">Oak table</h2></div>'
+    if form == "rdfa":
+        item = '<div typeof="schema:Product"><h2 property="name">Oak table</h2></div>'
+    document = Document("<h1>Oak table</h1>" + "<p>words words</p>" * 400_000 + item)
+    assert [thing.text("name") for thing in of_type(things(document), "Product")] == ["Oak table"]
 
 
 def test_a_flat_page_keeps_the_text_behind_a_frame() -> None:

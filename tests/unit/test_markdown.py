@@ -176,6 +176,32 @@ def test_the_title_is_the_first_heading_and_what_surrounds_the_article_is_left_o
     assert plain.startswith("At the river\nThe heron stands")
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<header><nav><a href=/>Home</a></nav><h1>The grey heron</h1></header><main>{}</main>",
+        "<main><h1>The grey heron</h1>{}</main>",
+        "<div class=hero><h1>The grey heron</h1><a href=/x>Visit</a></div><div>{}</div>",
+        "<h1>The grey heron</h1><main><h2>Birds of the river</h2>{}</main>",
+    ],
+    ids=["in the header", "in the text", "in a banner", "title as second heading"],
+)
+def test_a_headline_that_differs_from_the_title_is_the_first_heading(page: str) -> None:
+    declared = "<title>Birds of the river | River News</title>"
+    text = main_text(Document(declared + page.format(PROSE * 2), URL), "markdown", MarkdownOptions(front_matter=True))
+    assert text is not None
+    front, _, body = text.removeprefix("---\n").partition("---\n")
+    assert body.strip().startswith("# The grey heron\n")
+    assert 'title: "Birds of the river"' in front, "the front matter has the title that the page declares"
+
+
+def test_a_headline_that_is_the_name_of_the_site_is_no_heading() -> None:
+    head = "<title>The heron</title><meta property='og:site_name' content='River News'><h1>River News</h1>"
+    text = main_text(Document(f"{head}<main>{PROSE * 2}</main>", URL), "markdown")
+    assert text is not None
+    assert text.startswith("# The heron\n")
+
+
 def test_front_matter_names_the_page() -> None:
     text = main_text(Document(ARTICLE, URL), "markdown", MarkdownOptions(front_matter=True))
     assert text is not None

@@ -245,6 +245,14 @@ class Document:
         """The whole page."""
         return LexborHTMLParser(self.bounded)
 
+    @cached_property
+    def marked_tree(self) -> LexborHTMLParser:
+        """The tree in which microdata and RDFa are looked for: that of the whole source, also where the page is too big
+        for its text to be read as a whole. A page that has to be made harmless is cut off here as well."""
+        if len(self.source) <= MOST_CHARACTERS or care.is_needed:
+            return self.tree
+        return LexborHTMLParser(self.source.replace("\0", ""))
+
     @property
     def is_parsed(self) -> bool:
         """True if the whole page has been parsed."""

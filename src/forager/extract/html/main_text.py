@@ -43,7 +43,8 @@ _FORUMS = frozenset("DiscussionForumPosting QAPage Question".split())
 def main_text(document: Document, form: Form, options: MarkdownOptions | None = None) -> str | None:
     """Return the main text of a page, or None if it shows none.
 
-    Markdown begins with the page's title as a heading; with `front_matter`, with a block of YAML before it.
+    Markdown begins with the page's headline as a heading, or with its title if it has none; with `front_matter`, with a
+    block of YAML before that.
     """
     options = options or MarkdownOptions()
     body = visible_tree(document.tree)
@@ -55,7 +56,7 @@ def main_text(document: Document, form: Form, options: MarkdownOptions | None = 
     blocks = write_markdown(body, document.absolute, options, notes)
     if not blocks:
         return None
-    title = heading_of(document)
+    title = _shown_heading(document)
     if title and not _has_title(blocks, title):
         blocks.insert(0, f"# {title}")
     text = within(blocks, options.max_tokens)[:_MOST_TEXT].strip()
@@ -72,6 +73,14 @@ def heading_of(document: Document) -> str | None:
     parts = [part.strip() for part in _BEHIND.split(declared)]
     own = [part for part in parts if part and _letters(part) != site] or parts
     return (own[0] if len(own) < len(parts) else parts[0])[:_LONGEST_TITLE] or headline
+
+
+def _shown_heading(document: Document) -> str | None:
+    """Return the heading of a page: what it shows as its headline, unless that is the name of the site."""
+    site = _letters(document.metas.get("og:site_name") or "")
+    if document.headline and _letters(document.headline) not in ("", site):
+        return document.headline[:_LONGEST_TITLE]
+    return heading_of(document)
 
 
 def _has_title(blocks: list[str], title: str) -> bool:

@@ -96,13 +96,13 @@ class _Gathering:
 
 
 def microdata(document: Document) -> list[dict[str, Any]]:
-    if document.tree.css_first("[itemscope]") is None:
+    if document.marked_tree.css_first("[itemscope]") is None:
         return []
     return _gather(document, _MICRODATA)
 
 
 def rdfa(document: Document) -> list[dict[str, Any]]:
-    if document.tree.css_first("[typeof]") is None:
+    if document.marked_tree.css_first("[typeof]") is None:
         return []
     return _gather(document, _RDFA)
 
@@ -115,7 +115,7 @@ def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
     owners: dict[int, dict[str, Any] | None] = {}
     skipped: set[int] = set()
     seen: set[int] = set()
-    for node in document.tree.css(f"[{syntax.scope}], [{syntax.prop}]"):
+    for node in document.marked_tree.css(f"[{syntax.scope}], [{syntax.prop}]"):
         if gathering.seen >= MOST_THINGS:
             break
         if node.mem_id in seen or _is_skipped(node):
