@@ -59,7 +59,8 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     refused = forager("lanes", "pause", "shop.example")
     assert (refused.code, refused.out) == (4, "")
     assert "There is no lane 'shop.example'" in refused.err
-    assert "shop.example --new" in refused.err
+    assert "forager lanes pause shop.example --new " in refused.err, "a command that can be copied"
+    assert "forager lanes set shop.example --new …" in forager("lanes", "set", "shop.example", "--tokens", "2").err
     for verb in ("show", "resume"):
         assert "--new" not in forager("lanes", verb, "serpr").err, "an option that this command lacks"
     assert forager("lanes", "pause", "shop.example", "--new").out == "Paused shop.example.\n"

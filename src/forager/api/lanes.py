@@ -248,7 +248,7 @@ def _add_rules(router: Router, app: App) -> None:
     @router.put("/lanes/{lane}/rules", summary="Replace a lane's overrides", **_ONE)
     async def put_rules(request: Request, lane: LaneName, body: RulesBody, new: New = False) -> Response:
         """Operator rules override the policy file and the pipelines. A rule that is left out falls back to those."""
-        await require_known(app, lane, new=new)
+        await require_known(app, lane, new=new, command="set")
         name = _ruled(app, lane, {key for key, value in body if value is not None})
         app.check_via({"via": body.via})
         await app.domains.replace(name, body)
@@ -261,7 +261,7 @@ def _add_rules(router: Router, app: App) -> None:
         if not body.model_fields_set:
             problem = FieldError("body", f"name at least one of {', '.join(Rules.model_fields)}")
             raise Rejected("There is nothing to change.", fields=[problem])
-        await require_known(app, lane, new=new)
+        await require_known(app, lane, new=new, command="set")
         changes = {key: getattr(body, key) for key in body.model_fields_set}
         name = _ruled(app, lane, {key for key, value in changes.items() if value is not None})
         app.check_via(changes)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from forager import __version__
 from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
+from forager.core.hosts import host_of
 from forager.sdk.cli.client import KEY_HEADER
 from forager.sdk.cli.render import moment, near, some
 from forager.sdk.feature import Finding
@@ -86,7 +87,7 @@ def _via(settings: "Settings") -> Finding:
     if price is None:
         wanted = "FORAGER_VIA_PRICE and one of FORAGER_VIA_MAX_USD_DAY and FORAGER_VIA_MAX_USD_MONTH"
         return Finding(name, "problem", "it has no price or no cap, so nothing is sent to it", f"Set {wanted}.")
-    return Finding(name, "ok", f"{urlsplit(address).hostname}, ${price} a request")
+    return Finding(name, "ok", f"{host_of(address)}, ${price} a request")
 
 
 def _backend(url: str, *, has_key: bool) -> Finding:

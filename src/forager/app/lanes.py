@@ -30,6 +30,8 @@ PACING = frozenset({WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER}
 OPEN = frozenset({"queued", "running"})
 SOON = timedelta(minutes=1)
 """A worker with `--until-idle` does not wait for anything that takes longer."""
+MOST_COUNTED = 100_000
+"""Tasks of an ended job up to which its failures are counted by reason."""
 MOST_JOBS = 100
 """Jobs of one list whose reason is computed; the rest are shown without one."""
 
@@ -55,8 +57,11 @@ class Waits:
         return [each.model_copy(update={"waiting": self._of_lane(each, now)}) for each in reports]
 
     async def job(self, report: JobReport) -> JobReport:
-        """Return the report with why none of the job's tasks runs, if none does, and how fast its lanes let it run."""
+        """Return the report with why none of the job's tasks runs, if none does, and how fast its lanes let it run. A
+        job that has ended has the reasons of its failures instead."""
         (seen,) = await self.jobs([report])
+        if report.finished_at is not None and report.failed and report.total <= MOST_COUNTED:
+            return seen.model_copy(update={"failures": await self._reports.job_failures(report.id)})
         if report.state not in OPEN or not report.queued:
             return seen
         return seen.model_copy(update={"lane_rate": await self._rate(report)})
@@ -251,9 +256,10 @@ async def switch_lane(app: "App", lane: str, *, active: bool) -> str:
     return name
 
 
-async def require_known(app: "App", lane: str, *, new: bool | None = None) -> None:
+async def require_known(app: "App", lane: str, *, new: bool | None = None, command: str = "pause") -> None:
     """Raise `NotFound` for a lane that no job has used and no source has rules for: most likely a typing mistake. With
-    `new`, a host may be named before its first request; None: this is no choice of the caller."""
+    `new`, a host may be named before its first request; None: this is no choice of the caller. `command`: the command
+    of `forager lanes` that the message shows."""
     await app.rules.refresh()
     name = await belongs_to(app, lane)
     if new or name in app.rules.politeness.names() or await app.reports.lane(name) is not None:
@@ -262,7 +268,9 @@ async def require_known(app: "App", lane: str, *, new: bool | None = None) -> No
         return
     remedy = "See `forager lanes list`."
     if new is not None:
-        remedy += f" For a site that no job has used yet: {lane} --new (`?new=true` in the API)."
+        rest = " …" if command == "set" else ""
+        again = f"forager lanes {command} {lane} --new{rest}"
+        remedy += f" For a site that no job has used yet: {again} (`?new=true` in the API)."
     raise no_such("lane", lane, await _known_lanes(app), remedy)
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from forager.core.errors import Evidence, Permanent
+from forager.core.hosts import host_of
 from forager.core.secret import Secret
 from forager.core.states import ErrorType
 
@@ -344,9 +345,8 @@ class Response:
         return next((value for key, value in self.headers.items() if key.lower() == name), None)
 
     def subject(self) -> str:
-        """Return host and path, for messages: a query may hold secrets."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname or 'The site'}{parts.path}"[:200]
+        """Return host, port and path, for messages: a query may hold secrets."""
+        return f"{host_of(self.url) or 'The site'}{urlsplit(self.url).path}"[:200]
 
     def facts(self) -> dict[str, int]:
         """Return the facts of a call to a site: status, duration, and whether a browser rendered the answer."""

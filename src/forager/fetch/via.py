@@ -11,6 +11,7 @@ from typing import Protocol
 from urllib.parse import quote, urlsplit
 
 from forager.core.errors import FieldError, Permanent, Refused, Rejected, Unconfigured, Unreachable
+from forager.core.hosts import host_of
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.states import Reason
 from forager.fetch.guard import EgressGuard
@@ -79,7 +80,7 @@ class ViaFetcher:
         self._guard.check_url(request.url)
         service = self._service
         if service is None:
-            raise Unconfigured(MISSING.format(urlsplit(request.url).hostname))
+            raise Unconfigured(MISSING.format(host_of(request.url)))
         _check(request)
         await service.purse.take()
         owed = 1
@@ -135,7 +136,7 @@ def _asked(service: ViaService, request: Request) -> Request:
 
 def _check(request: Request) -> None:
     """Refuse what must not reach a third party, or what the service cannot do, instead of dropping it silently."""
-    host = urlsplit(request.url).hostname
+    host = host_of(request.url)
     no_via = f"To do it without the service: forager lanes set {host} --no-via"
     if request.login is not None or request.cookies or request.session is not None:
         raise Refused(f"{host} is reached through an unblocking service, which gets no login and no session. {no_via}")

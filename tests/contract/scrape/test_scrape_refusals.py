@@ -175,7 +175,7 @@ async def test_a_refusal_by_robots_counts_as_failed_in_every_report__SC_7__SC_13
     read, refused = said["results"]
     assert (read["status"], read["error"], read["reason"]) == ("completed", None, None)
     assert (refused["status"], refused["result"], refused["reason"]) == ("failed", None, "robots")
-    assert refused["error"].startswith("127.0.0.1 does not allow this URL.")
+    assert refused["error"].startswith(f"{site.endpoint} does not allow this URL.")
     assert not [visit for visit in site.log if visit.path == "/jobs/plain/2"]
 
 

@@ -23,6 +23,7 @@ from forager.core.errors import (
     Transient,
     Unconfigured,
 )
+from forager.core.hosts import host_of
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Away
 from forager.core.pipeline import WhenOpen
@@ -350,7 +351,7 @@ class LaneFetch:
             response = await self.around.resources.fetch(self._prepared(request, lane, way, proxy))
             status = response.status
         finally:
-            told = {"server.address": _host(request.url), "http.request.method": request.method}
+            told = {"server.address": urlsplit(request.url).hostname or "", "http.request.method": request.method}
             trace.add("fetch", began, **told, **({"http.response.status_code": status} if status else {}))
         if asked_at is not None:
             self.seconds_fetching += self.lane.monotonic() - sent_at
@@ -595,4 +596,4 @@ def _origin(url: str) -> str:
 
 
 def _host(url: str) -> str:
-    return urlsplit(url).hostname or "the site"
+    return host_of(url) or "the site"

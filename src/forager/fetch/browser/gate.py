@@ -26,6 +26,7 @@ import structlog
 from yarl import URL
 
 from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient, Unreachable
+from forager.core.hosts import one_spelling
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
 from forager.fetch.browser.relay import Head, Inlet, Malformed, Outlet
@@ -57,6 +58,11 @@ class GateTarget:
     @property
     def origin(self) -> tuple[str, int, bool]:
         return self.host, self.port, self.tunnel
+
+    @property
+    def name(self) -> str:
+        """Host and port, for messages; the port is left out where it is the usual one."""
+        return one_spelling(f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}")
 
 
 class Gate:
@@ -189,10 +195,10 @@ class Passage:
                     await asyncio.get_running_loop().create_connection(lambda: outlet, sock=sock)
             self._failures.pop((target.host, target.port), None)
         except TimeoutError:
-            raise Unreachable(f"{target.host} gave no connection in time.") from None
+            raise Unreachable(f"{target.name} gave no connection in time.") from None
         except (OSError, RuntimeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise Unreachable(f"{target.host} gave no connection ({reason}).") from None
+            raise Unreachable(f"{target.name} gave no connection ({reason}).") from None
 
     async def _through(self, proxy: ProxyEndpoint, target: GateTarget, addresses: list[str], outlet: Outlet) -> None:
         if self._forwards(target):
