@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-MOST = 5
+MOST = 12
 """Maximum number of failures that may be accidents. More than these have a cause that a second run would not remove."""
 SOME_TESTS_FAILED = 1
 """The exit code of pytest for this. Others stand for an interruption, a wrong option, or an error in pytest itself."""

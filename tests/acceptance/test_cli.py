@@ -159,7 +159,7 @@ def test_a_sandbox_page_is_read_as_published_and_its_webhook_printed(machine: Ma
     ):
         try:
             said = until(lambda: (text := (machine.folder / "town" / "out").read_text()) and "Logins" in text and text)
-            words = [line.split() for line in said.splitlines() if line.startswith("  ")]
+            words = [shlex.split(line) for line in said.splitlines() if line.startswith(("  export ", "  forager "))]
             for name in (word for line in words if line[0] == "export" for word in line[1:]):
                 machine.environment |= dict([name.split("=", 1)])
             pages = [line[1:] for line in words if line[:2] == ["forager", "scrape"]]

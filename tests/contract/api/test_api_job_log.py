@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from forager.app.compose import open_app
+from forager.engine.work.job_log import JobLog
 from forager.sandbox import Fault, Rule
 from tests.support.api import JOB, ONE_QUERY, Front, open_front
 from tests.support.engine import until
@@ -112,13 +113,23 @@ async def test_pause_resume_cancel_and_retry_are_in_the_log(front: Front) -> Non
     ]  # fmt: skip
 
 
-async def test_a_job_that_a_retry_reopens_at_once_has_no_counts_at_its_end(tmp_path: Path) -> None:
+async def test_a_job_that_a_retry_reopens_at_once_has_no_counts_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end is logged after the retry: the job's row is that of a running job, with neither an end nor its counts."""
+    retried, write = asyncio.Event(), JobLog._write
+
+    async def after_the_retry(self: JobLog) -> None:
+        await retried.wait()
+        await write(self)
+
+    monkeypatch.setattr(JobLog, "_write", after_the_retry)
     async with open_front(tmp_path, script=(Rule(Fault.MALFORMED, times=3),)) as front:
         with capture_logs() as lines:
             job, _ = await submitted(front, **JOB)
             await front.work()
             await front.client.post(f"/api/v1/jobs/{job}/retry")
+            retried.set()
             await logged(lambda: "job_ended" in events(lines, job))
         ended = the(lines, "job_ended", job)
         assert ended["retried"] is True

@@ -66,6 +66,7 @@ NOT_OURS_TO_GUARD = {
     "database_direct_url": "the same database, without the pooler in front of it",
     "elasticsearch_url": "the operator's own search cluster; it is no address that a page or a caller can set",
     "api_url": "the operator's own Forager, asked by the command line",
+    "via_url": "the operator's own unblocking service; what it is sent for is checked before (test_via.py)",
     "s3_endpoint": "the operator's own object store, reached by its driver",
     "prefect_api_url": "read without effect so far",
 }

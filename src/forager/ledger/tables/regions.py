@@ -91,7 +91,7 @@ class Regions:
 
     async def pin(self, lane: str, region: str, after: float | None = None) -> Pin:
         """Pin a lane, at once also where it exists. Another pin of the same lane is replaced."""
-        self._require()
+        self._require("region")
         pin = Pin(checked_name(lane), region, after)
         await self._database.write(
             "INSERT INTO region_pins (lane, region, fails_over_after, created_at)"
@@ -109,7 +109,7 @@ class Regions:
 
     async def unpin(self, lane: str) -> bool:
         """Let every worker take the lane again. Returns False if it was not pinned."""
-        self._require()
+        self._require("lane")
         gone = await self._database.write(
             "DELETE FROM region_pins WHERE lane = :lane RETURNING lane", {"lane": checked_name(lane)}
         )
@@ -168,9 +168,9 @@ class Regions:
                 log.warning("regions_delayed", error=error.message)
             await clock.sleep(EVERY)
 
-    def _require(self) -> None:
+    def _require(self, field: str) -> None:
         if self._database.dialect != "postgresql":
-            raise Rejected(NEEDS_POSTGRES, fields=[FieldError("region", "needs PostgreSQL")])
+            raise Rejected(NEEDS_POSTGRES, fields=[FieldError(field, "needs PostgreSQL")])
 
 
 def _pin(row: Row) -> Pin:

@@ -121,11 +121,13 @@ class TaskEnvelope(Envelope[ScrapeTaskReport]):
 
 
 def routes(service: Service, waiter: TaskWaiter) -> Router:
-    router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=_complete_refusals(service))
+    router = Router(prefix="/api/v1/scrape", tags=["scrape"])
     _add_kinds(router, service)
     _add_jobs(router, service, waiter)
     _add_parts(router, service)
-    _add_tasks(router, service, waiter)
+    one_page = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=_complete_refusals(service))
+    _add_tasks(one_page, service, waiter)
+    router.routes.extend(one_page.routes)
     router.routes.extend(schema_routes(service).routes)
     return router
 
