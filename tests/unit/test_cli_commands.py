@@ -186,6 +186,11 @@ def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:
     kept = forager("schedules", "list", "--json").data
     assert [(s["name"], s["every"], s["params"]["pages"]) for s in kept] == [("bars", 21600.0, 2)]
     assert "every 6 h" in forager("schedules", "list").out
+    (longer := list(add))[2] = "bars-of-rhode-island-twice-a-day"
+    assert forager(*longer, "-p", "max_credits=500").code == 0
+    shown = "".join(line.split(" ")[0] for line in forager("schedules", "list").out.splitlines())
+    assert "bars-of-rhode-island-twice-a-day" in shown, "a name is not cut"
+    assert forager("schedules", "remove", "bars-of-rhode-island-twice-a-day").code == 0
     assert forager("schedules", "pause", "bars", "--json").data["paused"] is True
     assert forager("schedules", "resume", "bars", "--json").data["paused"] is False
     job = forager("schedules", "run", "bars", "--json").data["job_id"]

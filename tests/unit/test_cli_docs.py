@@ -59,6 +59,12 @@ def test_the_help_of_every_command_ends_with_an_example() -> None:
     assert wrong == []
 
 
+def test_every_limit_has_the_same_short_option() -> None:
+    limits = {path: option.opts for path, command in COMMANDS for option in command.params if option.name == "limit"}
+    assert len(limits) > 20
+    assert {path: opts for path, opts in limits.items() if "-n" not in opts} == {}
+
+
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
 def test_every_command_and_option_has_a_sentence_and_json(path: str, command: Any) -> None:
     mute = [each.name for each in cli_doc.parameters(command) if not each.help]

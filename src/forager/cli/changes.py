@@ -25,7 +25,7 @@ def changes(
     ] = "1d",
     kind: Annotated[str | None, typer.Option("--kind", help="Only this kind of records, such as product.")] = None,
     field: Annotated[str | None, typer.Option("--field", help="Only changes of this field, such as price.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows.")] = 100,
     as_json: Json = False,
 ) -> None:
     """Show which records are new, changed or gone since a time, each changed field as before → now.

@@ -20,6 +20,8 @@ Domain = Annotated[str | None, typer.Option("--domain", help="Only of this site,
 OfJob = Annotated[str | None, typer.Option("--job", help="With --warc or --wacz: the recording of this job.")]
 PATH = "/pages"
 API = "/api/v1/pages/"
+SHOWN_ID = 12
+"""Characters of an id in a list; every command takes them for the whole id."""
 SHORT_ID = re.compile("[0-9a-f]{4,35}")
 """The first characters of an id. 36 characters are the id of a task."""
 
@@ -36,7 +38,7 @@ def list_pages(
     context: typer.Context,
     kind: Kind = "page",
     domain: Domain = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Maximum rows.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="Maximum rows.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List stored pages, or the pictures of products with `--kind picture`.
@@ -60,9 +62,9 @@ def list_pages(
     if not listed:
         render.notes().print("No page is stored.", soft_wrap=True)
         return
-    rows = render.table("id", "url")
+    rows = render.table("id", "url", fold=("url",))
     for each in listed:
-        rows.add_row(each["id"], render.plain(each["url"] or "-"))
+        rows.add_row(each["id"][:SHOWN_ID], render.plain(each["url"] or "-"))
     render.out().print(rows)
 
 

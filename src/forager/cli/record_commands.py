@@ -139,7 +139,7 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
             str, typer.Option(metavar="TIME", help="How long ago (90m, 1d, 2w), or when (2026-03-14T12:00:00Z).")
         ] = "1d",
         field: Annotated[str | None, typer.Option("--field", help="Only changes of this field, such as price.")] = None,
-        limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 100,
+        limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows.")] = 100,
         as_json: Json = False,
     ) -> None:
         change_table.changes(context, since, kind, field, limit, as_json)

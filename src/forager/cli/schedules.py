@@ -15,6 +15,8 @@ from forager.sdk.cli.invocation import Json, Reached, post, with_api
 app = typer.Typer(help="Jobs that are created repeatedly.", no_args_is_help=True)
 
 LAST_RUNS, TASKS_OF_A_RUN = 10, 1_000
+LONGEST_NAME = 24
+"""Characters of a name that a list shows on one line."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 
@@ -37,9 +39,8 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
             soft_wrap=True,
         )
         return
-    rows = render.table(
-        "name", "when", "next (UTC)", "a month", "last (UTC), and its job", fold=("when", "last (UTC), and its job")
-    )
+    rows = render.table("name", "when", "next (UTC)", "a month", "last (UTC), job", fold=("when", "last (UTC), job"))
+    rows.columns[0].min_width = min(LONGEST_NAME, max(len(each["name"]) for each in schedules))
     for each in schedules:
         following = "paused" if each["paused"] else render.moment(each["next_at"])
         cost = each["per_month"]

@@ -234,7 +234,7 @@ def list_alerts(
     context: typer.Context,
     rule: Annotated[str | None, typer.Option(help="Only alerts of this rule.")] = None,
     channel: Annotated[str | None, typer.Option(help="Only alerts for this channel.")] = None,
-    limit: Annotated[int, typer.Option(help="Alerts to print (default 50).", min=1, max=1_000)] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Alerts to print (default 50).", min=1, max=1_000)] = 50,
     as_json: Json = False,
 ) -> None:
     """List alerts of the last 90 days, newest first.

@@ -46,7 +46,7 @@ def map_site(
     exclude: Exclude = None,
     subdomains: Subdomains = False,
     limit: Annotated[
-        int | None, typer.Option(help="Read the links of at most this number of pages (default 30).")
+        int | None, typer.Option("--limit", "-n", help="Read the links of at most this number of pages (default 30).")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +84,9 @@ def crawl(
     context: typer.Context,
     url: Url,
     depth: Annotated[int | None, typer.Option(help="Depth in links, 0 to 100 (default 20).")] = None,
-    limit: Annotated[int | None, typer.Option(help="Fetch at most this number of pages (default 1000).")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", help="Fetch at most this number of pages (default 1000).")
+    ] = None,
     include: Include = None,
     exclude: Exclude = None,
     subdomains: Subdomains = False,

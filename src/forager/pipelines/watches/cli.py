@@ -96,7 +96,9 @@ def add(
 @commands.command("list")
 def list_watches(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(help="Watches to print (default 100).", min=1, max=1_000)] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="Watches to print (default 100).", min=1, max=1_000)
+    ] = 100,
     as_json: Json = False,
 ) -> None:
     """List watches with what each saw last.

@@ -91,16 +91,22 @@ def busy(what: str) -> AbstractContextManager[object]:
     return notes().status(what) if sys.stderr.isatty() else nullcontext()
 
 
+NAMES = frozenset({"name", "sink", "site"})
+"""Columns with what another command takes as its argument: a cut one could not be copied."""
+
+
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> "Table":
-    """Return a plain table. Columns in `right` are right-aligned (numbers); those in `fold` wrap, the others are
-    truncated."""
+    """Return a plain table. Columns in `right` are right-aligned (numbers); those in `fold` and those with names of
+    things (`NAMES`) wrap, the others are truncated."""
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for name in columns:
         made.add_column(
-            name, justify="right" if name in right else "left", overflow="fold" if name in fold else "ellipsis"
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold" if name in fold or name in NAMES else "ellipsis",
         )
     return made
 

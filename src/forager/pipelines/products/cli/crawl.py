@@ -305,7 +305,8 @@ def crawl(
                 if is_one_page and (at.engine is not None or watch):
                     await _one_page(at, job, urls[0], quiet=as_json)
                 else:
-                    done = await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
+                    known = None if sitemap or follow else "total"  # the others come from what is read
+                    done = await run_job(at, JOBS, job, words=words, total=known, watch=watch, as_json=as_json)
                     if done is not None and not as_json:
                         await show_pages_without_product(at, done)
             finally:
