@@ -49,6 +49,7 @@ WITHOUT = frozenset(
         "products plan",
         "listings plan",
         "scrape plan",
+        "reviews plan",
         "replay",
         "sinks types",
         "db current",
