@@ -98,7 +98,7 @@ async def up(
 
 
 async def _warm_up(app: "App", stop: StopRequest) -> None:
-    if not stop.is_asked:  # the thread that loads the tables would hold up the end of the process
+    if not stop.is_asked:  # a process that stops needs no tables
         await app.warm_up()
 
 

@@ -1,5 +1,6 @@
-"""Sorted lists of products: complete, in order, and by an index of the order however large the catalogue is."""
+"""Lists of a large catalogue: complete, in order, and by an index: a page costs the same however large it is."""
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from bench.support.catalogue import statements
 from forager.core.database import Database, Dialect, Row
-from forager.pipelines.products.reports.catalogue import ProductFilter, ProductReport, Sort, find_products
+from forager.pipelines.products.reports.catalogue import ProductFilter, ProductReport, Sort, crawl_tasks, find_products
 from tests.support.shop import OpenShop, Shop
 
 PRODUCTS = 20_000
@@ -81,10 +82,19 @@ class Explaining:
         self.plans: list[str] = []
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        explain = "EXPLAIN QUERY PLAN" if self.dialect == "sqlite" else "EXPLAIN"
-        steps = await self._inner.fetch(f"{explain} {sql}", values)
-        self.plans.append("\n".join(str(step.get("detail") or step.get("QUERY PLAN")) for step in steps))
+        self._note(await self._inner.fetch(f"{self._explain} {sql}", values))
         return await self._inner.fetch(sql, values)
+
+    async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
+        self._note(await self._inner.fetch_by_keys(f"{self._explain} {sql}", keys))
+        return await self._inner.fetch_by_keys(sql, keys)
+
+    @property
+    def _explain(self) -> str:
+        return "EXPLAIN QUERY PLAN" if self.dialect == "sqlite" else "EXPLAIN"
+
+    def _note(self, steps: Sequence[Row]) -> None:
+        self.plans.append("\n".join(str(step.get("detail") or step.get("QUERY PLAN")) for step in steps))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -103,3 +113,46 @@ async def test_a_sorted_list_reads_no_more_than_a_part_of_its_index__PR_20(shop:
         )
         assert "Seq Scan on items" not in walked, (sort, walked)
         assert "TEMP B-TREE" not in walked, (sort, walked)
+
+
+SERIES = {
+    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {0}) SELECT n FROM s)",
+    "postgresql": "(SELECT CAST(generate_series(1, {0}) AS bigint) AS n) s",
+}
+WALKED = re.compile(
+    r"Seq Scan on (pages|open_keys|tasks)|SCAN (pages|open_keys|tasks|p|q|o)\b|TEMP B-TREE FOR ORDER BY"
+)
+"""A table that is read from one end to the other, or sorted, for one page."""
+
+
+async def test_the_list_of_crawl_tasks_reads_only_the_pages_that_it_shows__PR_3__PR_20(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=1)
+    database, series = shop.app.database, SERIES[shop.app.database.dialect].format(PRODUCTS)
+    await database.write(
+        "INSERT INTO pages (id, url_hash, url, domain, version, first_seen_at, last_seen_at, times_seen, changed_at)"
+        f" SELECT n, 'h' || n, 'https://a.example/' || n, 'a.example', 1, n, n, 1, n FROM {series}"
+    )
+    await database.write(
+        f"INSERT INTO open_keys (kind, key, task_id) SELECT 'products.crawl', 'h' || n, n FROM {series} WHERE n % 2 = 0"
+    )
+    await database.write(
+        "INSERT INTO tasks (id, job_id, lane_id, kind, key, state, body)"
+        f" SELECT n, 1, 1, CASE n % 2 WHEN 0 THEN 'products.crawl' ELSE 'products.parse' END, 'h' || n, 4, :body"
+        f" FROM {series}",
+        {"body": b"{}"},
+    )
+    if database.dialect == "postgresql":
+        for table in ("pages", "open_keys", "tasks"):
+            await database.write(f"ANALYZE {table}")
+    for asked in ({}, {"domain": "a.example"}, {"status": "failed"}):
+        explaining = Explaining(database)
+        page = await crawl_tasks(explaining, **asked, limit=20)
+        assert len(page.items) == (0 if "status" in asked else 20)
+        assert [plan for plan in explaining.plans if WALKED.search(plan)] == []
+    found, cursor = set[str](), None
+    for _ in range(PRODUCTS):
+        page = await crawl_tasks(database, cursor=cursor, limit=1_000)
+        found |= {each.url_hash for each in page.items}
+        if (cursor := page.next_cursor) is None:
+            break
+    assert found == {f"h{number}" for number in range(1, PRODUCTS + 1)}, "each page and each task, over all parts"

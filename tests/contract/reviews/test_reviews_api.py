@@ -1,14 +1,16 @@
 """From a token to reviews: what a caller sends, what is stored, what is shown."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from forager.core.database import Row
 from forager.ledger.reports import LedgerReports
+from forager.pipelines.reviews import reports
 from forager.pipelines.reviews.reports import figures
 from forager.sandbox import Tenant
 from tests.support.origin import Origin
@@ -130,6 +132,32 @@ async def test_one_job_more_than_may_wait_is_refused_with_429__RV_1(tmp_path: Pa
         later = {each.name: each.value for each in await figures(service.app)}  # `/metrics` is a second old at most
         assert later["forager_review_jobs_dequeued"] == 3
         await service.fetch()
+
+
+async def test_the_figures_of_the_queue_do_not_read_all_jobs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "UNSURE", 2)
+    async with open_reviews(tmp_path) as service:
+        asked: list[int] = []
+        fetch = service.app.database.fetch
+
+        async def noted(sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+            asked.extend([values["after"]] if values and "after" in values and sql == reports._ACCEPTED else [])
+            return await fetch(sql, values)
+
+        monkeypatch.setattr(service.app.database, "fetch", noted)
+        for number in range(1, 7):
+            await service.fetch()
+            found = {each.name: each.value for each in await figures(service.app)}
+            assert found["forager_review_jobs_enqueued"] == number
+        assert asked == [0, 0, 0, 1, 2, 3], "from the last count on, less the newest jobs"
+        await service.app.database.write(
+            "INSERT INTO past_jobs SELECT id, public_id, pipeline, 1, false FROM jobs WHERE id = 6"
+        )
+        await service.app.database.write("DELETE FROM jobs WHERE id = 6")
+        found = {each.name: each.value for each in await figures(service.app)}
+        assert found["forager_review_jobs_enqueued"] == 6, "a job that was removed counts"
 
 
 async def test_an_expired_token_fails_its_pages_ends_the_job_and_a_new_one_finishes_it__RV_2(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ with the table, and one location at a time is in memory.
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +23,8 @@ COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "revie
 PAGE = 500
 LOOKED_AT = 50
 """Newest completed jobs among which one like a planned job is looked for."""
+UNSURE = 10_000
+"""Newest jobs that are counted again: a transaction with a lower number may commit later."""
 MOST_BYTES = 50 * 1024 * 1024
 """A nested answer that is larger is not for a browser: the export is."""
 
@@ -85,15 +88,45 @@ async def plan_reviews(service: Service, job: ReviewsJob) -> ReviewsPlan:
     )
 
 
+_BOTH = (
+    "(SELECT id, pipeline FROM jobs WHERE id > :after UNION ALL SELECT id, pipeline FROM past_jobs WHERE id > :after)"
+)
+_NEWEST = "SELECT max(id) AS id FROM jobs"
+_ACCEPTED = f"""
+SELECT coalesce(sum(CASE WHEN id <= :until THEN 1 ELSE 0 END), 0) AS sure,
+       coalesce(sum(CASE WHEN id <= :until THEN 0 ELSE 1 END), 0) AS newer
+FROM {_BOTH} j WHERE pipeline = :name
+"""
+_WAITING = """
+SELECT count(*) AS waiting FROM jobs WHERE pipeline = :name AND finished_at IS NULL AND started_at IS NULL
+"""
+
+
+class _Accepted:
+    """Counts the jobs that were ever accepted. Only those since the last count are read: a job that is removed keeps
+    its number in `past_jobs`."""
+
+    def __init__(self) -> None:
+        self._until = self._counted = 0
+
+    async def count(self, db: Database) -> int:
+        (top,) = await db.fetch(_NEWEST)
+        before, counted = self._until, self._counted
+        until = max(before, int(top["id"] or 0) - UNSURE)
+        (row,) = await db.fetch(_ACCEPTED, {"name": NAME, "after": before, "until": until})
+        self._until, self._counted = until, counted + int(row["sure"])
+        return counted + int(row["sure"]) + int(row["newer"])
+
+
+_accepted: WeakKeyDictionary[Database, _Accepted] = WeakKeyDictionary()
+"""The count of each open store."""
+
+
 async def figures(service: Service) -> list[Figure]:
     """Return the figures of `/metrics` about the queue of jobs (RV-1). Those of the ledger are shared."""
-    (row,) = await service.database.fetch(
-        "SELECT (SELECT count(*) FROM jobs WHERE pipeline = :name) + (SELECT count(*) FROM past_jobs"
-        " WHERE pipeline = :name) AS enqueued, (SELECT count(*) FROM jobs WHERE pipeline = :name"
-        " AND finished_at IS NULL AND started_at IS NULL) AS waiting",
-        {"name": NAME},
-    )
-    enqueued, waiting = int(row["enqueued"]), int(row["waiting"])
+    enqueued = await _accepted.setdefault(service.database, _Accepted()).count(service.database)
+    (row,) = await service.database.fetch(_WAITING, {"name": NAME})
+    waiting = int(row["waiting"])
     return [
         Figure("forager_review_jobs_enqueued", "Reviews jobs that were ever accepted.", enqueued),
         Figure("forager_review_jobs_dequeued", "Reviews jobs that have left the queue.", enqueued - waiting),
