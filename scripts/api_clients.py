@@ -165,15 +165,31 @@ def python_types(document: Document) -> str:
         f'"""Shapes of what the API takes and returns.\n\n{HEAD}\n"""\n',
         "from __future__ import annotations\n\nfrom typing import Any, Literal, NotRequired, TypedDict\n\n",
     ]
+    uses = _uses(document)
     for name, schema in objects(document).items():
         if "properties" not in schema:
             lines.append(f"{name} = {python_type(schema)}\n\n")
             continue
-        lines.append(_typed_dict(name, schema))
+        lines.append(_typed_dict(name, schema, uses.get(name, f"{name}.")))
     return _formatted("\n".join(lines))
 
 
-def _typed_dict(name: str, schema: Mapping[str, Any]) -> str:
+def _uses(document: Document) -> dict[str, str]:
+    """Return a sentence about each schema, for those without a description: the request that it is the body or the
+    answer of, or the schema that contains it."""
+    uses: dict[str, str] = {}
+    for each in operations(document):
+        for role, types in (("Body", each.body or ""), ("Answer", each.returns)):
+            for name in re.findall(r"\w+", types):
+                uses.setdefault(name, f"{role} of `{each.method} {each.path}`.")
+    for parent, schema in objects(document).items():
+        for name in re.findall(r"\w+", " ".join(map(python_type, schema.get("properties", {}).values()))):
+            if name != parent:
+                uses.setdefault(name, f"Part of `{parent}`.")
+    return uses
+
+
+def _typed_dict(name: str, schema: Mapping[str, Any], use: str) -> str:
     required = set(schema.get("required", ()))
     fields = {
         field: python_type(each) if field in required else f"NotRequired[{python_type(each)}]"
@@ -182,7 +198,7 @@ def _typed_dict(name: str, schema: Mapping[str, Any]) -> str:
     if any(not field.isidentifier() or keyword.iskeyword(field) for field in fields):
         inner = ", ".join(f'"{field}": "{kind}"' for field, kind in fields.items())
         return f'{name} = TypedDict("{name}", {{{inner}}})\n\n'
-    about = _docstring(str(schema.get("description") or f"{name}."), 4)
+    about = _docstring(str(schema.get("description") or use), 4)
     body = "\n".join(f"    {field}: {kind}" for field, kind in fields.items())
     return f"class {name}(TypedDict):\n{about}\n{body}\n\n"
 
@@ -207,7 +223,8 @@ def python_operations(document: Document) -> str:
         "class AsyncOperations:\n    def __init__(self, connection: ApiConnection) -> None:\n",
         "        self._connection = connection\n\n",
     ]
-    same = 'class Operations(PlainGroup[AsyncOperations]):\n    """The same as plain methods."""\n\n'
+    about = "The same operations as plain methods, for code without coroutines."
+    same = f'class Operations(PlainGroup[AsyncOperations]):\n    """{about}"""\n\n'
     methods = "".join(_async_method(each) for each in made)
     return _formatted("".join([*lines, methods, same, *(_plain_method(each) for each in made)]))
 

@@ -77,7 +77,7 @@ def plans(urls: Iterable[str], **more: Any) -> list[Plan]:
 
 
 class RulesByHost:
-    """`engine.rules.LaneRules`: one lane for all hosts, but for those that have their own. Ports are not looked at."""
+    """`LaneRules`: one lane for all hosts except those with a lane of their own. Ports are ignored."""
 
     def __init__(self, every: Lane = SITE, **hosts: Lane) -> None:
         self.every = every

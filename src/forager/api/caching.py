@@ -25,7 +25,7 @@ LARGEST = 1024 * 1024
 LISTS = re.compile(r"/api/v1/(places|products|listings)")
 RECORDS = re.compile(r"/api/v1/records/([a-z_]{1,100})(?:/.*)?")
 HEADERS = ((b"cache-control", b"private, no-cache"), (b"vary", b"X-Service-Key, Authorization, Cookie"))
-"""A client may keep an answer, and must ask whether it still holds; a shared cache must not keep it."""
+"""A browser may store an answer, but must revalidate it before each use. Shared caches must not store it."""
 _SINCE = "SELECT kind, max(id) AS id FROM changes WHERE id > :after AND id <= :upto GROUP BY kind"
 
 
@@ -60,7 +60,7 @@ class _Kept:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     request_id: bytes
-    """The id in the body, which is replaced by that of the request that gets it."""
+    """The request id in the stored body. Each answer gets its own request's id in place of it."""
 
 
 class ResponseCache:

@@ -46,7 +46,7 @@ PAGES_AT_ONCE = 2
 class ChangePage:
     changes: Sequence[Change]
     upto: int
-    """Everything up to this number is in the page or not wanted: the next page begins after it."""
+    """The number after which the next page begins: every wanted change up to it is in this page."""
     last: int
     """The newest change in the log."""
 

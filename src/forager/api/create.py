@@ -83,14 +83,14 @@ class HeadAsGet:
             await answering
 
 
-# Limits on every request: a maximum size, and no NUL in its URL. `sdk.http.json_route` reads the body.
+# Limits on every request: a maximum size, and no NUL in its URL. `sdk.http.routes.JsonRequest` reads the body.
 #
 # A request that breaks a limit is refused before it reaches a route. Nothing is repaired silently: the error names the
 # problem.
 
 
 MOST_BYTES = 2 * 1024 * 1024
-"""A job with 50,000 ZIPs is half a megabyte."""
+"""Maximum size of a request body. A job with 50,000 ZIPs is half a megabyte."""
 
 
 class SizeLimit:
@@ -149,7 +149,7 @@ LONGEST_CLIENT_ID = 128
 UNMATCHED = "unmatched"
 FIXED_HEADERS = ((b"x-content-type-options", b"nosniff"),)
 NO_STORE = (b"cache-control", b"no-store")
-"""For every answer that does not name a rule of its own, as the files of the dashboard do."""
+"""Sent with every answer that has no rule of its own. The files of the dashboard have one."""
 
 
 class RequestIds:
@@ -216,9 +216,11 @@ def _plain_500(scope: Scope) -> ASGIApp:
 
 
 class FeatureRoutes(BaseRoute):
-    """Stands for the routes of all features in a process that serves one command. They are made one feature after
-    another, that whose name is in the path first, until one matches: importing all of them takes longer than most
-    commands."""
+    """Stands for the routes of all features in a process that serves one command.
+
+    Importing all of them would take longer than most commands. So features are imported one after another, first the
+    one whose name is in the path, until a route matches.
+    """
 
     def __init__(self, load: Mapping[str, Callable[[], APIRouter]]) -> None:
         self._load = dict(load)

@@ -25,7 +25,7 @@ JOBS_AT_ONCE = 8
 """Jobs whose dead letters are requeued at the same time."""
 JOBS_NAMED = 10
 MISTYPED = 0.85
-"""Similarity from which a reason is a known one with a typing mistake: `timedout` is 0.94 of `timed_out`."""
+"""Minimum similarity at which an unknown reason is a misspelled known one: `timedout` is 0.94 of `timed_out`."""
 CANCELLED = "Their job was cancelled. Submit it again, or discard them: forager dead discard TASK"
 ENDED = "Their job has ended and needs a new secret. See how to send it: forager dead retry TASK"
 GONE = "They were retried or removed by another request."

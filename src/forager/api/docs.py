@@ -187,7 +187,7 @@ _BOUNDS = (
 
 
 TICKET = b"{page-ticket}"
-"""Stands in the page where the answer to a request has its ticket."""
+"""Placeholder in the page. Each answer has a new ticket in its place."""
 _KEY = (
     "<p><label>The forms on this page work for twelve hours after it was loaded. To use another service key:"
     ' <input id="key" type="password" autocomplete="off"></label></p>'
@@ -411,7 +411,7 @@ def _slug(tag: str) -> str:
 
 
 def _hash_of(text: str) -> str:
-    """The form in which the policy below allows exactly this style sheet or script."""
+    """Return the source expression that allows exactly this style sheet or script in the policy below."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -429,7 +429,7 @@ def docs_router() -> Router:
 
     @router.get("/openapi.json", include_in_schema=False)
     async def show_document(request: Request) -> Response:
-        """Made at the first request, in a thread: on the event loop, everything else would wait for it."""
+        """Build the document at the first request, in a thread, so that the event loop is not blocked."""
         if not document:
             document.append(await asyncio.to_thread(lambda: orjson.dumps(request.app.openapi())))
         return Response(document[0], media_type="application/json")
@@ -437,7 +437,7 @@ def docs_router() -> Router:
     @router.get("/docs", include_in_schema=False)
     @router.get("/docs/plain", include_in_schema=False)
     async def show_docs(request: Request) -> Response:
-        """Rendered at the first request, then kept. Each answer gets a ticket of its own for the forms."""
+        """Render the page at the first request and keep it. Each answer gets its own ticket for the forms."""
         if not made:
             made.append(await asyncio.to_thread(lambda: page_of(request.app.openapi()).encode()))
         ticket: str = request.app.state.service_key.ticket("docs", request.scope)

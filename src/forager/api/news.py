@@ -9,7 +9,7 @@ from forager.app.application import App
 from forager.ledger.reports import ChangeReport
 
 TITLES = ("title", "product_name", "name", "display_name", "property_name", "address", "url", "text", "comment")
-"""Fields of a record that name it for people, the first that it has."""
+"""Fields whose value names a record for people. The first one that a record has is used."""
 QUIET = frozenset(
     {"last_seen_at", "updated_at", "times_seen", "content_hash", "version", "next_at", "verify_at", "checked_at"}
 )

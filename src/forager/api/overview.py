@@ -55,7 +55,7 @@ from forager.sdk.overview import Expenses
 FRESH = 1.0
 MOST_RUNNING = 12
 MOST_CHANGES = 24
-"""The page joins neighbours that are new and of one kind."""
+"""Changes in an overview. The page joins adjacent new records of one kind."""
 MOST_WAITING = 6
 LANES_LOOKED_AT = 200
 WINDOW = 30.0
@@ -225,7 +225,7 @@ class Overview:
         known = [sink for sink in signs.sinks if sink.name in self._app.roster.names]
         behind = [sink for sink in known if sink.behind or sink.failing_since]
         worst = max(behind, key=lambda sink: (sink.failing_since is not None, sink.lag), default=None)
-        error = worst.error if worst and worst.failing_since else None  # that of a try that was made good is not told
+        error = worst.error if worst and worst.failing_since else None  # not the error before a success
         told = worst and WorstSink(name=worst.name, lag_seconds=worst.lag, error=error)
         brief = sorted(map(_sink, known), key=lambda each: (each.state != "failing", -each.lag_seconds, each.name))
         return SinksBrief(count=len(known), worst=told or None, all=brief)

@@ -104,9 +104,9 @@ class Network:
     logins: Logins | None
     """The workspaces' logins; None without a credential backend."""
     tokens: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What makes the tokens of jobs that bring none, by feature (`Feature.tokens`)."""
+    """Creates the tokens of jobs that are submitted without one, by feature (`Feature.tokens`)."""
     via: ViaPurse | None = None
-    """What counts the money of the unblocking service; None without one."""
+    """Counts the cost of the unblocking service; None if none is configured."""
 
 
 class App:
@@ -489,8 +489,8 @@ class App:
         self.guard.check_url(url)
 
     def search_index(self, record: type[Record]) -> TextIndex:
-        """Return the full-text index of a record class: an external one of a type of sink, if the settings configure
-        it; otherwise the store's own."""
+        """Return the full-text index of a record class: the external one of a sink if the settings configure it,
+        otherwise the store's own."""
         index = self._search_indexes.get(record.kind)
         if index is None:
             outside = (each.search.load()(self, record) for each in all_sinks() if each.search is not None)

@@ -261,7 +261,7 @@ def _sink(sink: "dict[str, Any]") -> Finding | None:
         )
         return Finding(check, "problem", message, remedy)
     if sink["set_aside"]:
-        remedy = f"`forager sinks refused {name}` says why; then `forager sinks retry {name}`, or discard them."
+        remedy = f"`forager sinks refused {name}` shows why; then `forager sinks retry {name}`, or discard them."
         return Finding(check, "note", f"it refused {some(sink['set_aside'], 'change')}", remedy)
     return None
 
@@ -323,7 +323,7 @@ NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
 OK = 200
 SILENT = "answering"
-"""The check that fails if a Forager should be running and does not answer at all."""
+"""The check that fails if a Forager should be running but does not respond."""
 MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 

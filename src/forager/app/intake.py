@@ -95,7 +95,7 @@ def require_secrets(pipeline: Pipeline, given: Collection[str], job: UUID | None
 T = TypeVar("T")
 
 FEW = 200
-"""Tasks of a plan that is built at once instead of while it is stored."""
+"""Plans of at most this number of tasks are built at once, instead of while they are stored."""
 PARKED_SHARE = 0.2
 """Share of a bounded queue that waiting tasks may fill (paused site, outside its hours, a later retry)."""
 

@@ -29,11 +29,11 @@ PACING = frozenset({WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER}
 """Waits that are part of a lane's ordinary work, and pass by themselves."""
 OPEN = frozenset({"queued", "running"})
 SOON = timedelta(minutes=1)
-"""A worker with `--until-idle` does not wait for anything that takes longer."""
+"""A worker with `--until-idle` waits for nothing that takes longer."""
 MOST_COUNTED = 100_000
-"""Tasks of an ended job up to which its failures are counted by reason."""
+"""Failures are counted by reason for ended jobs of at most this number of tasks."""
 MOST_JOBS = 100
-"""Jobs of one list whose reason is computed; the rest are shown without one."""
+"""Number of jobs in a list whose reason for waiting is computed; the others are shown without one."""
 
 
 class Waits:

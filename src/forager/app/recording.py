@@ -33,7 +33,7 @@ _LEFT_OUT = frozenset(
 MOST_OPEN = 32
 LOOK_EVERY = 3_600.0
 PORTION = 8 << 20
-"""Bytes of a recording that are returned at once, and the rest of a record."""
+"""Size of one portion of a recording in bytes. A portion is extended to the end of its last record."""
 
 log = structlog.get_logger("forager.recording")
 

@@ -60,14 +60,14 @@ class Recording:
     params: Mapping[str, Any]
     created_at: datetime
     answers: dict[tuple[str, str], list[_Answer]] = field(default_factory=dict)
-    """By task and request: those of the last attempt that sent the request, in their order."""
+    """Answers of the last attempt that sent a request, in their order, by task and request."""
     other: dict[object, list[_Answer]] = field(default_factory=dict)
     """The same answers by task and request without its host, for an API that is somewhere else now; and by request
     alone, for tasks whose key is not the same in another store."""
     hosts: set[str] = field(default_factory=set)
     """Hosts of the recorded answers."""
     changes: list[dict[str, Any]] | None = None
-    """What the recorded job had changed when the recording was exported; None if the file does not have it."""
+    """The changes that the recorded job had made when it was exported; None if the file does not contain them."""
 
 
 def read_recording(file: BinaryIO) -> Recording:
@@ -203,7 +203,7 @@ class ReplayResult:
     records: dict[str, int]
     """Records that the replay found, by kind."""
     differ: dict[str, int] | None
-    """Recorded records that are missing or not the same, by kind; None if the file has none to compare with."""
+    """Recorded records that are missing or different, by kind; None if the file contains none to compare with."""
     more: dict[str, int]
     """Records that the recorded job did not change: its store may have had them already."""
 

@@ -22,7 +22,7 @@ EVERY = 10.0
 MINUTE, HOUR = 60, 3600
 KEPT = {MINUTE: timedelta(days=2), HOUR: timedelta(days=400)}
 FINE = timedelta(hours=24)
-"""Ranges up to this are shown by the minute, or by a few minutes together."""
+"""Ranges up to this are shown by the minute, or by groups of a few minutes."""
 POINTS = 120
 ADD = """
 INSERT INTO series (step, at, pipeline, name, value) VALUES (:step, :at, :pipeline, :name, :value)
@@ -30,7 +30,7 @@ ON CONFLICT (step, at, pipeline, name) DO UPDATE SET value = series.value + excl
 """
 READ = "SELECT at, name, sum(value) AS value FROM series WHERE step = :step AND at >= :since GROUP BY at, name"
 COUNTED_UP_TO = "SELECT value FROM series WHERE step = 0 AND at = 0 AND pipeline = '' AND name = :name"
-"""Totals of the whole store that figures were last counted from have the step 0."""
+"""Rows with the step 0 hold the totals of the whole store at the last count."""
 FIRST = "INSERT INTO series (step, at, pipeline, name, value) VALUES (0, 0, '', :name, :now) ON CONFLICT DO NOTHING"
 CLAIM = """
 UPDATE series SET value = :now WHERE step = 0 AND at = 0 AND pipeline = '' AND name = :name AND value = :before
@@ -43,8 +43,8 @@ log = structlog.get_logger("forager.series")
 
 
 class Series:
-    """Each process adds what its own tasks have done. Changes, and the size of the store, belong to no process:
-    whichever looks first counts them for all, from the total that was counted last.
+    """Each process adds the figures of its own tasks. Changes and the size of the store belong to no process: the first
+    process that checks them counts the difference to the last stored total, for all processes.
 
     `last_change` returns the number of the newest change, `size` the bytes of the store on disk.
     """

@@ -37,8 +37,8 @@ class FilteredSink:
     """The real sink, behind the condition of its row. Everything but `write` is the real sink's."""
 
     pipelines = None
-    """The engine passes on changes of all pipelines: each is the state before the next one of its record. `write` then
-    leaves out those of other pipelines."""
+    """None: the engine passes on the changes of all pipelines, because each change has the previous state of the record
+    for the next one. `write` then leaves out those of other pipelines."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
 
 
 class RoleName(StrEnum):
-    """The roles, from the one that may do most."""
+    """The roles, the one with most rights first."""
 
     admin = "admin"
     operator = "operator"

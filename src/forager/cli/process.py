@@ -35,7 +35,7 @@ SWITCH_INTERVAL = 0.001
 event loop."""
 LOOK_FOR_WORK_EVERY = 0.2
 SURE_AFTER = 5
-"""Consecutive checks at which no open job could run."""
+"""Number of consecutive checks in which no open job could run, after which the process ends."""
 WAIT_FOR_STORE = 5.0
 LOOK_FOR_STORE_EVERY = 0.05
 

@@ -37,7 +37,7 @@ PATIENCE = 30.0
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 SAFE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 NEEDS_ENGINE = frozenset({"/api/v1/scrape/sync", "/api/v1/demo/nested"})
-"""Requests that answer when work is done, so that there has to be an engine."""
+"""Requests that are answered when work is done: an engine must be running."""
 
 Send = Callable[[str, str, Mapping[str, str], bytes], Awaitable[ApiAnswer]]
 

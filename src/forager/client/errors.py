@@ -76,7 +76,7 @@ class ApiInvalid(ApiError, Rejected):
 
 
 class PageFailed(ApiError):
-    """A page could not be read. `reason` is the code of why; `task_id` leads to its task."""
+    """A page could not be read. `reason` is the reason for programs; `task_id` identifies its task."""
 
 
 class ApiUnavailable(ApiError):

@@ -1621,7 +1621,7 @@ class AsyncOperations:
 
 
 class Operations(PlainGroup[AsyncOperations]):
-    """The same as plain methods."""
+    """The same operations as plain methods, for code without coroutines."""
 
     accept_quarantine = plain(AsyncOperations.accept_quarantine)
     add_agent_spend = plain(AsyncOperations.add_agent_spend)

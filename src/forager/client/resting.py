@@ -1,7 +1,7 @@
 """Reads the embedded store while no process has it, for the few commands that must answer at once.
 
 Opening the application loads the web framework, the database library and every pipeline, which takes more than a
-second. A command that only reads can ask here first: a query over the file is answered in milliseconds. Nothing is
+second. A command that only reads can try this first: a query over the file is answered in milliseconds. Nothing is
 written, and whatever is not certain (a process has the store, a crash left a log behind, another schema) is left to the
 application.
 """

@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class AboutFailure(TypedDict):
-    """AboutFailure."""
+    """Part of `Failure`."""
 
     request_id: str
     warnings: NotRequired[list[str] | None]
@@ -41,7 +41,7 @@ class AboutResult(TypedDict):
 
 
 class AccountNode(TypedDict):
-    """AccountNode."""
+    """Answer of `GET /api/v1/review-fetch/{job_id}/tree`."""
 
     account_id: str
     account_name: str | None
@@ -62,7 +62,7 @@ class ActionReport(TypedDict):
 
 
 class AddedSink(TypedDict):
-    """AddedSink."""
+    """Answer of `POST /api/v1/sinks`."""
 
     name: str
     type: str | None
@@ -93,7 +93,7 @@ class AddedSink(TypedDict):
 
 
 class AddressReport(TypedDict):
-    """AddressReport."""
+    """Answer of `GET /api/v1/sites/{site}/map`."""
 
     url: str
     source: str | None
@@ -142,7 +142,7 @@ class AlertJob(TypedDict):
 
 
 class AlertReport(TypedDict):
-    """AlertReport."""
+    """Answer of `GET /api/v1/alerts`."""
 
     alert: str
     rule: str
@@ -159,7 +159,7 @@ class AlertReport(TypedDict):
 
 
 class AlertRuleReport(TypedDict):
-    """AlertRuleReport."""
+    """Answer of `GET /api/v1/rules`."""
 
     name: str
     kind: str
@@ -181,7 +181,7 @@ class AllowedHours(TypedDict):
 
 
 class ArchiveBody(TypedDict):
-    """ArchiveBody."""
+    """Body of `POST /api/v1/archive`."""
 
     kind: str
     inactive_for: float
@@ -191,7 +191,7 @@ class ArchiveBody(TypedDict):
 
 
 class ArchivedReport(TypedDict):
-    """ArchivedReport."""
+    """Answer of `GET /api/v1/archive/{kind}/{key}`."""
 
     kind: str
     key: str
@@ -236,14 +236,14 @@ class AuditReport(TypedDict):
 
 
 class BadgeReport(TypedDict):
-    """BadgeReport."""
+    """Part of `ListingPoint`."""
 
     color: Literal["green", "yellow", "orange"]
     text: str
 
 
 class BatchCreated(TypedDict):
-    """BatchCreated."""
+    """Answer of `POST /api/v1/scrape/batch`."""
 
     job_id: str
     total_tasks: int
@@ -282,7 +282,7 @@ class BatchTarget(TypedDict):
 
 
 class BlobReport(TypedDict):
-    """BlobReport."""
+    """Answer of `GET /api/v1/blobs`."""
 
     pages: int
     size: int | None
@@ -292,7 +292,7 @@ class BlobReport(TypedDict):
 
 
 class BreakerReport(TypedDict):
-    """BreakerReport."""
+    """Part of `LaneDetail`."""
 
     state: Literal["closed", "open", "half_open"]
     calls: int
@@ -327,14 +327,14 @@ class CaptureOptions(TypedDict):
 
 
 class CatalogueFacets(TypedDict):
-    """CatalogueFacets."""
+    """Answer of `GET /api/v1/products/facets`."""
 
     total: int
     facets: Facets
 
 
 class ChangeItem(TypedDict):
-    """ChangeItem."""
+    """Answer of `GET /api/v1/changes`."""
 
     id: int
     kind: str
@@ -362,7 +362,7 @@ class ChangeReport(TypedDict):
 
 
 class ChangedField(TypedDict):
-    """ChangedField."""
+    """Part of `ToldChange`."""
 
     name: str
     before: Any
@@ -370,7 +370,7 @@ class ChangedField(TypedDict):
 
 
 class ChannelBody(TypedDict):
-    """ChannelBody."""
+    """Body of `POST /api/v1/channels`."""
 
     name: str
     url: str
@@ -383,7 +383,7 @@ class ChannelBody(TypedDict):
 
 
 class ChannelReport(TypedDict):
-    """ChannelReport."""
+    """Answer of `POST /api/v1/channels`."""
 
     name: str
     service: str
@@ -404,7 +404,7 @@ class ChannelReport(TypedDict):
 
 
 class CheckReport(TypedDict):
-    """CheckReport."""
+    """Answer of `POST /api/v1/proxies/{proxy}/check`."""
 
     id: int
     passed: bool
@@ -414,14 +414,14 @@ class CheckReport(TypedDict):
 
 
 class CheckStarted(TypedDict):
-    """CheckStarted."""
+    """Answer of `POST /api/v1/watches/{name}/check`."""
 
     job_id: str
     watch: str
 
 
 class Cleared(TypedDict):
-    """Cleared."""
+    """Answer of `DELETE /api/v1/lanes/{lane}/rules`."""
 
     cleared: str
 
@@ -436,13 +436,13 @@ class ClickAction(TypedDict):
 
 
 class Collect(TypedDict):
-    """Collect."""
+    """Body of `POST /api/v1/blobs/gc`."""
 
     dry_run: NotRequired[bool]
 
 
 class CollectedReport(TypedDict):
-    """CollectedReport."""
+    """Answer of `POST /api/v1/blobs/gc`."""
 
     pages: int
     kept: int
@@ -452,7 +452,7 @@ class CollectedReport(TypedDict):
 
 
 class CompareBody(TypedDict):
-    """CompareBody."""
+    """Body of `POST /api/v1/products/parsers/compare`."""
 
     parser: NotRequired[str]
     against: NotRequired[str]
@@ -463,7 +463,7 @@ class CompareBody(TypedDict):
 
 
 class ConsentReport(TypedDict):
-    """ConsentReport."""
+    """Answer of `GET /api/v1/review-consent`."""
 
     url: str
     scope: str
@@ -480,7 +480,7 @@ class CostReport(TypedDict):
 
 
 class Coverage(TypedDict):
-    """Coverage."""
+    """Answer of `GET /api/v1/places/coverage`."""
 
     job_id: str
     zips: list[ZipCoverage]
@@ -506,7 +506,7 @@ class CrawlJob(TypedDict):
 
 
 class CrawlJobCreated(TypedDict):
-    """CrawlJobCreated."""
+    """Answer of `POST /api/v1/admin/crawl-jobs`."""
 
     job_id: str
     status: str
@@ -605,7 +605,7 @@ class DeadLetter(TypedDict):
 
 
 class DeadLetterDetail(TypedDict):
-    """DeadLetterDetail."""
+    """Answer of `GET /api/v1/dead/{task_id}`."""
 
     id: str
     job: str
@@ -642,7 +642,7 @@ class DeadReason(TypedDict):
 
 
 class Decided(TypedDict):
-    """Decided."""
+    """Answer of `POST /api/v1/sinks/{sink}/refused/discard`."""
 
     changes: int
 
@@ -655,13 +655,13 @@ class DeliveryJob(TypedDict):
 
 
 class Discarded(TypedDict):
-    """Discarded."""
+    """Answer of `DELETE /api/v1/dead/{task_id}`."""
 
     discarded: str
 
 
 class DomainBody(TypedDict):
-    """DomainBody."""
+    """Body of `PATCH /api/v1/admin/domains/{domain_id}`."""
 
     currency: NotRequired[str | None]
     crawl_frequency: NotRequired[int | None]
@@ -751,7 +751,7 @@ class FieldAgreement(TypedDict):
 
 
 class FieldChange(TypedDict):
-    """FieldChange."""
+    """Part of `ProductChange`."""
 
     field: str
     before: Any
@@ -770,7 +770,7 @@ class FieldDifference(TypedDict):
 
 
 class Fired(TypedDict):
-    """Fired."""
+    """Answer of `POST /api/v1/schedules/{name}/run`."""
 
     job_id: str
 
@@ -803,7 +803,7 @@ class FirstUrls(TypedDict):
 
 
 class Freshness(TypedDict):
-    """Freshness."""
+    """Part of `OverviewReport`."""
 
     pipeline: str
     last_change_at: str | None
@@ -811,7 +811,7 @@ class Freshness(TypedDict):
 
 
 class GoogleLoginReport(TypedDict):
-    """GoogleLoginReport."""
+    """Answer of `DELETE /api/v1/review-logins/{name}`."""
 
     name: str
 
@@ -826,7 +826,7 @@ class HealthBrief(TypedDict):
 
 
 class HealthReport(TypedDict):
-    """HealthReport."""
+    """Answer of `GET /health`."""
 
     status: Literal["ok", "degraded", "red"]
     store: str
@@ -872,7 +872,7 @@ class ImageReport(TypedDict):
 
 
 class JobCreated(TypedDict):
-    """JobCreated."""
+    """Answer of `POST /api/v1/jobs`."""
 
     id: str
     pipeline: str
@@ -925,7 +925,7 @@ class JobReport(TypedDict):
 
 
 class JobSeen(TypedDict):
-    """JobSeen."""
+    """Answer of `POST /api/v1/scrape/jobs/{job_id}/cancel`."""
 
     job_id: str
     status: Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
@@ -955,7 +955,7 @@ class KeyReport(TypedDict):
 
 
 class LaneDetail(TypedDict):
-    """LaneDetail."""
+    """Answer of `PATCH /api/v1/lanes/{lane}/rules`."""
 
     name: str
     kind: Literal["site", "api"]
@@ -994,13 +994,13 @@ class LaneReport(TypedDict):
 
 
 class LearnRequest(TypedDict):
-    """LearnRequest."""
+    """Body of `POST /api/v1/schemas/learn`."""
 
     examples: list[ExamplePage]
 
 
 class LearntReport(TypedDict):
-    """LearntReport."""
+    """Answer of `POST /api/v1/schemas/learn`."""
 
     body: dict[str, Any] | None
     checked: dict[str, str]
@@ -1017,14 +1017,14 @@ class LimitsBody(TypedDict):
 
 
 class ListingHistory(TypedDict):
-    """ListingHistory."""
+    """Answer of `GET /api/v1/listings/{listing_id}/history`."""
 
     days_on_market: int
     rents: list[RentPoint]
 
 
 class ListingMap(TypedDict):
-    """ListingMap."""
+    """Answer of `GET /api/v1/listings/map`."""
 
     points: list[ListingPoint]
     without_place: int
@@ -1045,7 +1045,7 @@ class ListingPoint(TypedDict):
 
 
 class ListingRents(TypedDict):
-    """ListingRents."""
+    """Answer of `GET /api/v1/listings/rents`."""
 
     id: int
     rents: list[RentPoint]
@@ -1106,7 +1106,7 @@ class ListingsJob(TypedDict):
 
 
 class LocationNode(TypedDict):
-    """LocationNode."""
+    """Part of `AccountNode`."""
 
     location_id: str
     title: str | None
@@ -1116,7 +1116,7 @@ class LocationNode(TypedDict):
 
 
 class MadeKey(TypedDict):
-    """MadeKey."""
+    """Answer of `POST /api/v1/keys`."""
 
     name: str
     role: Literal["admin", "operator", "viewer"]
@@ -1192,7 +1192,7 @@ class MarketDetail(TypedDict):
 
 
 class MarketRemoved(TypedDict):
-    """MarketRemoved."""
+    """Answer of `DELETE /api/v1/admin/markets/{market_id}`."""
 
     removed: str
 
@@ -1221,7 +1221,7 @@ class MarketReport(TypedDict):
 
 
 class MonthRating(TypedDict):
-    """MonthRating."""
+    """Part of `Ratings`."""
 
     month: str
     reviews: int
@@ -1239,7 +1239,7 @@ class MonthlyEstimate(TypedDict):
 
 
 class MovedReport(TypedDict):
-    """MovedReport."""
+    """Answer of `POST /api/v1/archive`."""
 
     records: int
     files: int
@@ -1248,21 +1248,21 @@ class MovedReport(TypedDict):
 
 
 class NewJobBody(TypedDict):
-    """NewJobBody."""
+    """Body of `POST /api/v1/jobs`."""
 
     pipeline: str
     params: NotRequired[dict[str, Any]]
 
 
 class NewKey(TypedDict):
-    """NewKey."""
+    """Body of `POST /api/v1/keys`."""
 
     name: str
     role: Literal["admin", "operator", "viewer"]
 
 
 class NewPin(TypedDict):
-    """NewPin."""
+    """Body of `POST /api/v1/regions/pins`."""
 
     lane: str
     region: str
@@ -1270,7 +1270,7 @@ class NewPin(TypedDict):
 
 
 class NewProxy(TypedDict):
-    """NewProxy."""
+    """Body of `POST /api/v1/proxies`."""
 
     address: str
     region: NotRequired[str | None]
@@ -1324,7 +1324,7 @@ class ObservationReport(TypedDict):
 
 
 class OverrideReport(TypedDict):
-    """OverrideReport."""
+    """Answer of `GET /api/v1/overrides`."""
 
     name: str
     rules: Rules
@@ -1333,7 +1333,7 @@ class OverrideReport(TypedDict):
 
 
 class OverviewCounts(TypedDict):
-    """OverviewCounts."""
+    """Part of `OverviewReport`."""
 
     open_jobs: int
     dead_letters: int
@@ -1342,7 +1342,7 @@ class OverviewCounts(TypedDict):
 
 
 class OverviewReport(TypedDict):
-    """OverviewReport."""
+    """Answer of `GET /api/v1/overview`."""
 
     health: HealthBrief
     rate: RateReport
@@ -1357,7 +1357,7 @@ class OverviewReport(TypedDict):
 
 
 class PaceReport(TypedDict):
-    """PaceReport."""
+    """Part of `LaneDetail`."""
 
     seconds: float | None
     rules: list[str]
@@ -1365,7 +1365,7 @@ class PaceReport(TypedDict):
 
 
 class PageOfJob(TypedDict):
-    """A page with options of its own; what it leaves out is as for the whole job."""
+    """A page with options of its own. An option that it leaves out has the value of the whole job."""
 
     url: str
     priority: NotRequired[int | None]
@@ -1385,7 +1385,7 @@ class PageSchema(TypedDict):
 
 
 class PageSessionReport(TypedDict):
-    """PageSessionReport."""
+    """Answer of `GET /api/v1/sessions`."""
 
     name: str
     workspace_id: str
@@ -1427,7 +1427,7 @@ class ParserHealth(TypedDict):
 
 
 class PartReceived(TypedDict):
-    """PartReceived."""
+    """Answer of `POST /api/v1/scrape/jobs/{job_id}/targets`."""
 
     job_id: str
     total_tasks: int
@@ -1444,13 +1444,13 @@ class PassedOver(TypedDict):
 
 
 class PauseBody(TypedDict):
-    """PauseBody."""
+    """Body of `POST /api/v1/jobs/{job_id}/pause`."""
 
     reason: NotRequired[str | None]
 
 
 class PinReport(TypedDict):
-    """PinReport."""
+    """Answer of `POST /api/v1/regions/pins`."""
 
     lane: str
     region: str
@@ -1458,7 +1458,7 @@ class PinReport(TypedDict):
 
 
 class PipelineBrief(TypedDict):
-    """PipelineBrief."""
+    """Answer of `GET /api/v1/pipelines`."""
 
     name: str
     summary: str
@@ -1470,7 +1470,7 @@ class PipelineBrief(TypedDict):
 
 
 class PlacePoints(TypedDict):
-    """PlacePoints."""
+    """Answer of `GET /api/v1/places/map`."""
 
     columns: list[str]
     points: list[list[Any]]
@@ -1572,7 +1572,7 @@ class PressAction(TypedDict):
 
 
 class PreviewBody(TypedDict):
-    """PreviewBody."""
+    """Body of `POST /api/v1/rules/preview`."""
 
     kind: str
     when: NotRequired[str | None]
@@ -1582,7 +1582,7 @@ class PreviewBody(TypedDict):
 
 
 class PreviewReport(TypedDict):
-    """PreviewReport."""
+    """Answer of `POST /api/v1/rules/preview`."""
 
     fired: int
     changes: int
@@ -1593,7 +1593,7 @@ class PreviewReport(TypedDict):
 
 
 class PreviewedAlert(TypedDict):
-    """PreviewedAlert."""
+    """Part of `PreviewReport`."""
 
     change: int
     title: str
@@ -1613,7 +1613,7 @@ class PricePoint(TypedDict):
 
 
 class PriorityBody(TypedDict):
-    """PriorityBody."""
+    """Body of `PATCH /api/v1/admin/crawl-jobs/{job_id}`."""
 
     priority: int
 
@@ -1701,21 +1701,21 @@ class ProductReport(TypedDict):
 
 
 class ProposeBody(TypedDict):
-    """ProposeBody."""
+    """Body of `POST /api/v1/admin/wrappers/propose`."""
 
     domain: str
     mode: NotRequired[Literal["teach", "heal"] | None]
 
 
 class ProxyChange(TypedDict):
-    """ProxyChange."""
+    """Body of `PATCH /api/v1/proxies/{proxy}`."""
 
     is_active: NotRequired[bool | None]
     region: NotRequired[str | None]
 
 
 class ProxyFigures(TypedDict):
-    """ProxyFigures."""
+    """Part of `HealthReport`."""
 
     healthy: bool
     success_count: int
@@ -1723,7 +1723,7 @@ class ProxyFigures(TypedDict):
 
 
 class ProxyReport(TypedDict):
-    """ProxyReport."""
+    """Answer of `POST /api/v1/proxies`."""
 
     id: int
     protocol: Literal["http", "https", "socks5"]
@@ -1751,13 +1751,13 @@ class ProxyReport(TypedDict):
 
 
 class PruneBody(TypedDict):
-    """PruneBody."""
+    """Body of `POST /api/v1/prune`."""
 
     dry_run: NotRequired[bool]
 
 
 class PrunedReport(TypedDict):
-    """PrunedReport."""
+    """Answer of `POST /api/v1/prune`."""
 
     jobs: int
     tasks: int
@@ -1785,28 +1785,28 @@ class QuarantineReport(TypedDict):
 
 
 class RateReport(TypedDict):
-    """RateReport."""
+    """Part of `OverviewReport`."""
 
     tasks_per_second: float
     allowed: float | None
 
 
 class Ratings(TypedDict):
-    """Ratings."""
+    """Answer of `GET /api/v1/review-fetch/{job_id}/ratings`."""
 
     months: list[MonthRating]
     stars: dict[str, int]
 
 
 class Readiness(TypedDict):
-    """Readiness."""
+    """Answer of `GET /readiness`."""
 
     ready: bool
     reason: str | None
 
 
 class RecheckReport(TypedDict):
-    """RecheckReport."""
+    """Answer of `GET /api/v1/rechecks`."""
 
     name: str
     pipeline: str
@@ -1836,7 +1836,7 @@ class RecordKind(TypedDict):
 
 
 class RecrawlBody(TypedDict):
-    """RecrawlBody."""
+    """Body of `POST /api/v1/admin/urls/recrawl`."""
 
     urls: list[str]
 
@@ -1856,7 +1856,7 @@ class RefusedChange(TypedDict):
 
 
 class RegionView(TypedDict):
-    """RegionView."""
+    """Answer of `GET /api/v1/regions`."""
 
     name: str
     workers: int
@@ -1869,7 +1869,7 @@ class RegionView(TypedDict):
 
 
 class Reindexed(TypedDict):
-    """Reindexed."""
+    """Answer of `POST /api/v1/products/search/rebuild`."""
 
     left: int
 
@@ -1887,37 +1887,37 @@ class RejectedReport(TypedDict):
 
 
 class Removed(TypedDict):
-    """Removed."""
+    """Answer of `DELETE /api/v1/channels/{name}`."""
 
     removed: str
 
 
 class RemovedProxy(TypedDict):
-    """RemovedProxy."""
+    """Answer of `DELETE /api/v1/proxies/{proxy}`."""
 
     removed: int
 
 
 class RemovedSchedule(TypedDict):
-    """RemovedSchedule."""
+    """Answer of `DELETE /api/v1/schedules/{name}`."""
 
     removed: str
 
 
 class RemovedSession(TypedDict):
-    """RemovedSession."""
+    """Answer of `DELETE /api/v1/sessions/{name}`."""
 
     removed: str
 
 
 class RemovedSink(TypedDict):
-    """RemovedSink."""
+    """Answer of `DELETE /api/v1/sinks/{sink}`."""
 
     removed: str
 
 
 class RemovedWatch(TypedDict):
-    """RemovedWatch."""
+    """Answer of `DELETE /api/v1/watches/{name}`."""
 
     removed: str
 
@@ -1935,7 +1935,7 @@ class RentPoint(TypedDict):
 
 
 class ReparseBody(TypedDict):
-    """ReparseBody."""
+    """Body of `POST /api/v1/products/reparse`."""
 
     domain: str
     parser_version: NotRequired[int | None]
@@ -1957,13 +1957,13 @@ class ReparseReport(TypedDict):
 
 
 class ReplayBody(TypedDict):
-    """ReplayBody."""
+    """Body of `POST /api/v1/sinks/{sink}/replay`."""
 
     after: NotRequired[int]
 
 
 class Requeued(TypedDict):
-    """Requeued."""
+    """Answer of `POST /api/v1/dead/{task_id}/retry`."""
 
     requeued: int
 
@@ -1987,7 +1987,7 @@ class ResultSource(TypedDict):
 
 
 class RetriedMany(TypedDict):
-    """RetriedMany."""
+    """Answer of `POST /api/v1/dead/retry`."""
 
     requeued: int
     letters: int
@@ -2007,7 +2007,7 @@ class RetryBody(TypedDict):
 
 
 class ReviewEvent(TypedDict):
-    """ReviewEvent."""
+    """Part of `ReviewEvents`."""
 
     number: int
     event: str
@@ -2015,7 +2015,7 @@ class ReviewEvent(TypedDict):
 
 
 class ReviewEvents(TypedDict):
-    """ReviewEvents."""
+    """Answer of `GET /api/v1/review-fetch/{job_id}/events`."""
 
     events: list[ReviewEvent]
     last: int
@@ -2023,7 +2023,7 @@ class ReviewEvents(TypedDict):
 
 
 class ReviewJobCreated(TypedDict):
-    """ReviewJobCreated."""
+    """Answer of `POST /api/v1/review-fetch`."""
 
     job_id: str
     status: Literal["queued"]
@@ -2031,7 +2031,7 @@ class ReviewJobCreated(TypedDict):
 
 
 class ReviewJobRetried(TypedDict):
-    """ReviewJobRetried."""
+    """Answer of `POST /api/v1/review-fetch/{job_id}/retry`."""
 
     job_id: str
     requeued: int
@@ -2059,7 +2059,7 @@ class ReviewsJob(TypedDict):
 
 
 class RuleAdded(TypedDict):
-    """RuleAdded."""
+    """Answer of `POST /api/v1/rules`."""
 
     name: str
     kind: str
@@ -2075,7 +2075,7 @@ class RuleAdded(TypedDict):
 
 
 class RuleBody(TypedDict):
-    """RuleBody."""
+    """Body of `POST /api/v1/rules`."""
 
     name: str
     kind: str
@@ -2086,7 +2086,7 @@ class RuleBody(TypedDict):
 
 
 class RuleReport(TypedDict):
-    """RuleReport."""
+    """Part of `LaneDetail`."""
 
     value: float | int | bool | AllowedHours | list[str] | None
     by: Literal["operator", "file", "pipeline", "default", "settings", "robots"]
@@ -2094,7 +2094,7 @@ class RuleReport(TypedDict):
 
 
 class Rules(TypedDict):
-    """Rules."""
+    """Body of `PATCH /api/v1/lanes/{lane}/rules`."""
 
     tokens_per_interval: NotRequired[float | None]
     interval_seconds: NotRequired[float | None]
@@ -2148,7 +2148,7 @@ class RunningJob(TypedDict):
 
 
 class ScheduleBody(TypedDict):
-    """ScheduleBody."""
+    """Body of `PUT /api/v1/schedules/{name}`."""
 
     pipeline: str
     params: NotRequired[dict[str, Any]]
@@ -2160,7 +2160,7 @@ class ScheduleBody(TypedDict):
 
 
 class ScheduleReport(TypedDict):
-    """ScheduleReport."""
+    """Answer of `GET /api/v1/schedules`."""
 
     name: str
     pipeline: str
@@ -2204,7 +2204,7 @@ class SchemaItems(TypedDict):
 
 
 class SchemaReport(TypedDict):
-    """SchemaReport."""
+    """Answer of `GET /api/v1/schemas`."""
 
     name: str
     body: dict[str, Any]
@@ -2297,7 +2297,7 @@ class ScrapeResult(TypedDict):
 
 
 class ScrapeStarted(TypedDict):
-    """ScrapeStarted."""
+    """Answer of `POST /api/v1/admin/markets/{market_id}/scrape`."""
 
     job_id: str
 
@@ -2387,7 +2387,7 @@ class SearchHit(TypedDict):
 
 
 class SearchReport(TypedDict):
-    """SearchReport."""
+    """Answer of `GET /api/v1/products/search`."""
 
     hits: list[SearchHit]
     total: int
@@ -2425,7 +2425,7 @@ class SeriesReport(TypedDict):
 
 
 class SettingInForce(TypedDict):
-    """SettingInForce."""
+    """Part of `SystemReport`."""
 
     name: str
     group: str
@@ -2442,7 +2442,7 @@ class SettledSpend(TypedDict):
 
 
 class SinkBody(TypedDict):
-    """SinkBody."""
+    """Body of `POST /api/v1/sinks`."""
 
     name: str
     type: str
@@ -2465,7 +2465,7 @@ class SinkBrief(TypedDict):
 
 
 class SinkReport(TypedDict):
-    """SinkReport."""
+    """Answer of `GET /api/v1/sinks`."""
 
     name: str
     type: str | None
@@ -2495,7 +2495,7 @@ class SinkReport(TypedDict):
 
 
 class SinkType(TypedDict):
-    """SinkType."""
+    """Answer of `GET /api/v1/sink-types`."""
 
     name: str
     summary: str
@@ -2504,7 +2504,7 @@ class SinkType(TypedDict):
 
 
 class SinksBrief(TypedDict):
-    """SinksBrief."""
+    """Part of `OverviewReport`."""
 
     count: int
     worst: WorstSink | None
@@ -2534,7 +2534,7 @@ class SiteJob(TypedDict):
 
 
 class SiteJobCreated(TypedDict):
-    """SiteJobCreated."""
+    """Answer of `POST /api/v1/sites/crawls`."""
 
     job_id: str
     site: str
@@ -2638,19 +2638,19 @@ class Split(TypedDict):
 
 
 class SplitBody(TypedDict):
-    """SplitBody."""
+    """Body of `POST /api/v1/listings/{listing_id}/split`."""
 
     source: str
 
 
 class SplitStarted(TypedDict):
-    """SplitStarted."""
+    """Answer of `POST /api/v1/listings/{listing_id}/split`."""
 
     job_id: str
 
 
 class StoreBrief(TypedDict):
-    """StoreBrief."""
+    """Part of `SystemReport`."""
 
     kind: Literal["SQLite", "PostgreSQL"]
     where: str
@@ -2745,7 +2745,7 @@ class SystemCheck(TypedDict):
 
 
 class SystemLogLine(TypedDict):
-    """SystemLogLine."""
+    """Answer of `GET /api/v1/system/log`."""
 
     at: str
     level: str
@@ -2754,7 +2754,7 @@ class SystemLogLine(TypedDict):
 
 
 class SystemReport(TypedDict):
-    """SystemReport."""
+    """Answer of `GET /api/v1/system`."""
 
     version: str
     workers: list[WorkerBrief]
@@ -2764,7 +2764,7 @@ class SystemReport(TypedDict):
 
 
 class TaskCreated(TypedDict):
-    """TaskCreated."""
+    """Answer of `POST /api/v1/scrape`."""
 
     task_id: str
     job_id: str
@@ -2772,7 +2772,7 @@ class TaskCreated(TypedDict):
 
 
 class TaskDetail(TypedDict):
-    """TaskDetail."""
+    """Answer of `GET /api/v1/tasks/{task_id}`."""
 
     id: str
     job: str
@@ -2822,7 +2822,7 @@ class TaskReport(TypedDict):
 
 
 class Tested(TypedDict):
-    """Tested."""
+    """Answer of `POST /api/v1/channels/{name}/test`."""
 
     sent: str
 
@@ -2851,13 +2851,13 @@ class TypeAction(TypedDict):
 
 
 class Unpinned(TypedDict):
-    """Unpinned."""
+    """Answer of `DELETE /api/v1/regions/pins/{lane}`."""
 
     unpinned: str
 
 
 class UrlsReceived(TypedDict):
-    """UrlsReceived."""
+    """Answer of `POST /api/v1/admin/crawl-jobs/{job_id}/urls`."""
 
     job_id: str
     total: int
@@ -2865,7 +2865,7 @@ class UrlsReceived(TypedDict):
 
 
 class VerifyStarted(TypedDict):
-    """VerifyStarted."""
+    """Answer of `POST /api/v1/listings/{listing_id}/verify`."""
 
     id: int
     verification_status: str
@@ -2906,7 +2906,7 @@ class WaitingLane(TypedDict):
 
 
 class WatchBody(TypedDict):
-    """WatchBody."""
+    """Body of `POST /api/v1/watches`."""
 
     url: str
     name: NotRequired[str | None]
@@ -2928,7 +2928,7 @@ class WatchJob(TypedDict):
 
 
 class WatchReport(TypedDict):
-    """WatchReport."""
+    """Answer of `POST /api/v1/watches`."""
 
     name: str
     url: str
@@ -3006,7 +3006,7 @@ class WebPlan(TypedDict):
 
 
 class WebSearchCreated(TypedDict):
-    """WebSearchCreated."""
+    """Answer of `POST /api/v1/web/searches`."""
 
     job_id: str
     queries: int
@@ -3026,7 +3026,7 @@ class WebSearchReport(TypedDict):
 
 
 class WorkerBrief(TypedDict):
-    """WorkerBrief."""
+    """Part of `SystemReport`."""
 
     name: str
     started_at: str
@@ -3035,7 +3035,7 @@ class WorkerBrief(TypedDict):
 
 
 class WorstSink(TypedDict):
-    """WorstSink."""
+    """Part of `SinksBrief`."""
 
     name: str
     lag_seconds: float
@@ -3074,7 +3074,7 @@ class WrapperReport(TypedDict):
 
 
 class WrongField(TypedDict):
-    """WrongField."""
+    """Part of `AboutFailure`."""
 
     field: str
     message: str

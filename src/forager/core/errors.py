@@ -1,6 +1,6 @@
 """Every error that Forager raises on purpose, in one tree. Its two working branches decide what happens next.
 
-Each has a message for people, and a reason and an error type for programs (`core.reasons`).
+Each has a message for people, and a reason and an error type for programs (`core/states.py`).
 
 ForagerError
 ├── Transient            the same call may succeed later: the engine retries
@@ -85,7 +85,7 @@ class ForagerError(Exception):
     """Something went wrong in Forager."""
 
     reason: str | None = None
-    """The reason, for programs: one of `core.reasons`, or one that its pipeline declares."""
+    """The reason, for programs: a `core.states.Reason`, or one that its pipeline declares."""
     error_type: ErrorType = ErrorType.INTERNAL
     """The category of the failure. Both default to the values of the class."""
     where: str | None = None

@@ -34,7 +34,8 @@ class WaitFor:
     timeout: float = 10.0
     must: bool = False
     label: str = ""
-    """How a caller's request names this action. If it has a name, its failure is permanent and repeats the name."""
+    """The caller's name for this action. If set, a failure of the action is permanent, and its error contains the
+    name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class Cookie:
     value: Secret
     domain: str
     secure: bool = True
-    """Never without TLS."""
+    """True if the cookie must only be sent over TLS."""
 
     def belongs_to(self, host: str, scheme: str) -> bool:
         within = host == self.domain or host.endswith(f".{self.domain}")
@@ -296,7 +297,7 @@ class Request:
 
 
 _BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
-"""All but the last two, `on_leave` and `on_hop`."""
+"""All fields of a request but the last two, the callbacks `on_leave` and `on_hop`."""
 _BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-10])
 """The fields that a step sets: all but the last ten, from `site` on."""
 

@@ -71,7 +71,7 @@ def unknown_choice(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def unknown_filter(field: str, what: str, name: str, known: Iterable[str], remedy: str) -> Rejected:
-    """Return the error for a filter that names what does not exist: with the names that are near, and what to do."""
+    """Return the error for a filter with an unknown name. It lists similar names, and the remedy."""
     problem = FieldError(field, f"there is no {what} {name!r}.{did_you_mean(name, known)} {remedy}")
     return Rejected(f"{field}: {problem.message}", fields=[problem])
 

@@ -1,4 +1,5 @@
-"""Pydantic's findings in plain words. Apart from the errors themselves, which commands import without pydantic."""
+"""Pydantic's findings in plain words. They are not in `core/errors.py`, because commands import that without
+pydantic."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

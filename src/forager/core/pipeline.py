@@ -85,10 +85,12 @@ class JobEnd:
 OnEnd = Callable[[Any, TaskEnd], Aftermath | None]
 """`on_end(task, end)`. It must not raise; if it does, the task ends without its result, and the error is logged."""
 OnTry = Callable[[Any, TaskTry], Sequence[Effect]]
-"""`on_try(task, end)`: effects of the transaction that settles a try, whether the task ends or is tried again. It is
-not called for a task that was put back before it was tried. The same holds if it raises."""
+"""`on_try(task, end)`: effects of the transaction that settles a try, whether the task ends or is tried again. Not
+called for a task that was put back before it was tried. It must not raise; if it does, its effects are left out, and
+the error is logged."""
 OnJobEnd = Callable[[Any, JobEnd], Sequence[Effect]]
-"""`on_job_end(params, end)`. The same holds."""
+"""`on_job_end(params, end)`: effects of the transaction that ends a job. It must not raise; if it does, its effects are
+left out, and the error is logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +344,7 @@ class Pipeline:
     """Reference data by name, filled in by the composition root and passed to `check` and `plan`."""
     dry_run: Callable[[Any], bool] = lambda _: False
     reasons: frozenset[str] = frozenset()
-    """The reasons for which its tasks fail or are skipped, besides the engine's own (`core.reasons.Reason`)."""
+    """The reasons for which its tasks fail or are skipped, besides the engine's own (`core.states.Reason`)."""
     rechecks: tuple[Recheck, ...] = ()
     """Rules that turn its records into tasks when their time has come."""
     internal: bool = False
@@ -357,9 +359,9 @@ class Pipeline:
     be leased by its number (`Want.tasks`), then by any lease. Tasks of jobs that are written in chunks, and those
     added to a standing job, are neither."""
     secrets: tuple[JobSecret, ...] = ()
-    """Without these a job is not created, and an ended one is not retried."""
+    """Secrets that every job must be submitted with. An ended job is not retried without them."""
     needs_secrets: Callable[[Any], bool] = lambda _: True
-    """Whether a job with these parameters needs them: one that names a stored login does not."""
+    """`needs_secrets(params)`: False for a job that needs none, such as one that names a stored login."""
     parts: Parts | None = None
     """Set if its jobs can be created in parts."""
     on_job_end: OnJobEnd | None = None

@@ -62,10 +62,10 @@ class Proxy:
     healthy: bool
     disabled: bool
     failure_count: int
-    """In a row."""
+    """Consecutive failures."""
     success_count: int
     failures: int
-    """In all."""
+    """Total number of failures."""
     bytes: int
     avg_response_time_ms: float | None
     last_used_at: int | None
@@ -87,7 +87,7 @@ class ProxyUse:
     failures: int = 0
     failures_since_success: int = 0
     elapsed_ms: int = 0
-    """Total of the successes."""
+    """Total duration of the successes."""
     bytes: int = 0
     used_ms_ago: int | None = None
     succeeded_ms_ago: int | None = None

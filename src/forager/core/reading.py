@@ -32,8 +32,8 @@ class _Care:
 
 
 care = _Care()
-"""False only in a reader at its first attempt at a page: there a hostile page may take its time, or the process, and is
-read again with care. Making every page harmless first would cost more than all other reading."""
+"""False only in a reader at its first attempt at a page. A hostile page may then exceed its time or end the process; it
+is read again with care. Making every page harmless first would cost more than all other reading."""
 
 
 class ReadError(Exception):

@@ -150,7 +150,8 @@ def validated(model: type[M]) -> Callable[[dict[str, Any]], M]:
 
 
 def validated_json(model: type[M]) -> Callable[[bytes], M]:
-    """The same from JSON text, which pydantic parses and validates in one pass."""
+    """Return a function that builds validated instances of `model` from JSON text, which is parsed and validated in one
+    pass."""
     return model.__pydantic_validator__.validate_json
 
 

@@ -96,15 +96,15 @@ class DeliveryTiming:
     batch: int | None = None
     """Maximum changes in one batch. None: the sink's own batch size."""
     look_every: float = 0.5
-    """Seconds between two looks at the log while nothing in it concerns the sink. As soon as something does, it is
-    looked at after the sink's `Batching.age` (20 ms), then half as often with each look that finds nothing for the
-    sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second. For a sink
-    whose `Batching.age` is longer than this, the log is looked at only as often as that."""
+    """Seconds between two reads of the log while it contains nothing for the sink. As soon as it does, the next read
+    comes after the sink's `Batching.age` (20 ms), and the interval doubles with each read that finds nothing. A sink of
+    rare changes, such as ended jobs, must not cost a busy engine fifty queries a second. If the sink's `Batching.age`
+    is longer than this, the log is read only at that interval."""
     await_session: float = 0.05
-    """Pause while this process has no session, as in its first moments. Looking for one costs no query."""
+    """Pause while this process has no session, as just after its start. Checking for a session costs no query."""
     keep_within: float = 5.0
-    """A cursor that has passed only changes that do not concern the sink is stored within this time: a commit per batch
-    would compete with the writers of the log."""
+    """Maximum time until a cursor is stored that has passed only changes that do not concern the sink. A commit per
+    batch would compete with the writers of the log."""
     first_pause: float = 1.0
     longest_pause: float = 300.0
     """A sink that cannot be reached is tried again after the first pause, which doubles up to the longest."""

@@ -108,7 +108,7 @@ class StoredPages:
         return await self.blobs.stat()
 
     async def collect(self, *, dry_run: bool = False) -> Collected:
-        """Remove the pages that nothing refers to; see `core.blobs.Blobs.collect`."""
+        """Remove the pages that nothing refers to; see `core.storage.Blobs.collect`."""
         return await self.blobs.collect(self._references, dry_run=dry_run)
 
     async def run(self) -> None:

@@ -84,7 +84,7 @@ def title_parts(title: str) -> list[str]:
 
 
 def tidy(name: str) -> str | None:
-    """A name without the signs around it; None if no name is left."""
+    """Return a name without the signs around it; None if nothing is left."""
     name = " ".join(re.sub(r"[®™©]", " ", name).split()).strip(" -–—|•·,:;»«*\"'")
     name = _WELCOME.sub("", name)
     if not 2 <= len(name) <= LONGEST or not any(letter.isalpha() for letter in name) or _GENERIC.match(name):
@@ -103,7 +103,7 @@ def _without_place(name: str) -> str:
 
 
 def bare(name: str) -> str:
-    """For comparing: no legal form, no case, no signs."""
+    """Return a name in the form in which names are compared: without legal form, case and signs."""
     for _ in range(MOST_FORMS):
         name = LEGAL_FORM.sub("", name.strip(" .,"))
     return re.sub(r"[\W_]+", "", name.casefold())
@@ -195,7 +195,8 @@ def _named(text: str, source: str, weight: float) -> Iterator[CompanyName]:
 
 
 def _votes(one: CompanyName, all_of_them: Sequence[CompanyName], hosts: frozenset[str]) -> float:
-    """The sum over the different places that have the name; half of it for a place that has it as a part."""
+    """Return the votes for a name: one for each different place that has it, half of one for a place that has it as a
+    part."""
     own = bare(one.name)
     by_source: dict[str, float] = {}
     for other in all_of_them:

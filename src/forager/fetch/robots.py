@@ -1,4 +1,4 @@
-"""Decides whether a site's robots.txt allows a URL, and how slowly. Implements `core.robots.Robots`.
+"""Decides whether a site's robots.txt allows a URL, and how slowly. Implements `core.rules.Robots`.
 
 Meaning of an answer to `/robots.txt`:
 
@@ -7,7 +7,7 @@ Meaning of an answer to `/robots.txt`:
 429, 5xx, time-out, another status    nothing is known: nothing is allowed, unless a good copy is younger than 24 hours
 no connection                         the page cannot be reached either: the failure is raised as that of the page,
                                       unless there is such a copy
-refused by our own egress guard       so would be the page: the refusal is raised
+refused by our own egress guard       the page would be refused as well: the refusal is raised
 
 A good copy (2xx or 4xx) is refreshed after 12 hours, or sooner by its `max-age`, but never within 10 minutes. A failed
 try is repeated after 10 minutes. There is never more than one request for an origin's file at a time, and every request
@@ -218,7 +218,8 @@ class _Known:
 
     file: RobotsFile
     rules: "RobotsRules | RobotsSummary | None"
-    """Of a file with more rules than the event loop matches, their summary. None: the file cannot be used."""
+    """The parsed rules, or their summary if there are more than the event loop matches. None: the file cannot be
+    used."""
     fresh: float = FRESH
     refusal: str | None = None
     """Refusal of our own guard at the last try."""

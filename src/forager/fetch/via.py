@@ -21,7 +21,7 @@ API_KEY = "FORAGER_VIA_API_KEY"
 """The name of the secret, not the secret."""
 URL_MARK, KEY_MARK = "{url}", "{key}"
 FINAL_URL = ("x-final-url", "zr-final-url", "spb-resolved-url", "sa-final-url")
-"""Headers in which services tell the address that a page was read at, after redirects."""
+"""Response headers with the address of the page after redirects, by the names that services use."""
 MOST_UNITS = 10_000
 MISSING = (
     "This site is to be reached through an unblocking service, and none is configured. Set FORAGER_VIA_URL,"
@@ -112,7 +112,8 @@ class ViaFetcher:
         return replace(response, url=self._final(request, response), headers=headers, body=body, looks=kind)
 
     def _final(self, request: Request, response: Response) -> str:
-        """Return the address that the page was read at, as the service tells it, if it is one that we would request."""
+        """Return the address of the page after redirects, as the service reports it, if Forager itself would request
+        that one."""
         told = next((value for name, value in response.headers.items() if name.lower() in FINAL_URL), None)
         if not told:
             return request.url
@@ -149,7 +150,8 @@ def _check(request: Request) -> None:
 
 
 def _units(service: ViaService, response: Response) -> int:
-    """Return how many units an answer cost: what its header tells, none for a refusal or a failure of the service."""
+    """Return the cost of an answer in units: the value of its cost header; none for a refusal or a failure of the
+    service."""
     if service.cost_header is not None:
         wanted = service.cost_header.lower()
         told = next((value.strip() for name, value in response.headers.items() if name.lower() == wanted), "")

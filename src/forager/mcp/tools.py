@@ -19,7 +19,7 @@ from forager.mcp.budget import OverBudget, SessionBudget
 TOKENS = 4_000
 MOST_CRAWLED = 200
 ABOUT = 600
-"""Characters that an answer has beside its rows."""
+"""Characters of an answer besides its rows."""
 PIPELINES = ("places", "products", "scrape", "sites")
 Pipeline = Literal["places", "products", "scrape", "sites"]
 

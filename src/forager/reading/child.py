@@ -91,7 +91,7 @@ def _send(channel: socket.socket, kind: bytes, answer: bytes) -> None:
 
 
 def _memory(column: int) -> int:
-    """Return the bytes of this process: address space (0) or resident (1). 0 where the system does not tell."""
+    """Return the bytes of this process: address space (0) or resident (1). 0 if the system does not report them."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - once a page
             return int(file.read().split()[column]) * _PAGE_SIZE

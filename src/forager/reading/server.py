@@ -30,7 +30,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ReaderServer:
-    """The parent's side: starts the server when it is needed, and asks it for readers. Safe to call from threads."""
+    """The parent's side: starts the server when it is needed, and requests readers from it. Safe to call from
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

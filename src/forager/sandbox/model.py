@@ -22,7 +22,7 @@ _RULES = (
     (r"date|when|day", r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2} [A-Z][a-z]{2,8} \d{4}\b"),
     (r"location|where|city|place", r"^[A-Z][\w ]{2,30}, [A-Z]{2}$"),
 )
-"""What a field asks for, and what such a value looks like on a page."""
+"""Pairs of patterns: words of a field's description, and the form of such a value on a page."""
 BYTES_A_TOKEN = 4
 PATH = "/v1/chat/completions"
 Trouble = Literal["invent", "nonsense", "refuse", "late", "no_usage"] | int

@@ -1,7 +1,7 @@
 """A simulated unblocking service: `GET /v1/?key=…&url=…` fetches the page of that address and answers with it.
 
-It fetches from this machine alone, so that it is of no use to anyone else. Told to be in trouble, it refuses the key,
-has no credit, asks for fewer requests, or fails; its header `X-Cost` tells what a request cost.
+It fetches from this machine only, so it is useless to others. A test can make it refuse the key, report that there is
+no credit, answer 429, or fail. Its header `X-Cost` contains the cost of a request.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class SimulatedUnblocker(PortListener):
         super().__init__(port)
         self.key = key
         self.cost = cost
-        """Told in the header `X-Cost`."""
+        """Value of the header `X-Cost`."""
         self.log: list[Unblocked] = []
         self._trouble: list[int] = []
         self._running: set[asyncio.Task[None]] = set()

@@ -31,7 +31,7 @@ JOB_FIELDS: Mapping[str, FieldType] = {
     "state": FieldType("text"),
     **{name: FieldType("number") for name in ("completed", "failed", "skipped", "cancelled", "records")},
 }
-"""What a condition on the end of jobs can read."""
+"""Fields that a condition on the end of jobs can read."""
 NESTED = "fields"
 """A record with this field of type object has fields of a user's schema: conditions read them by their own names."""
 MOST_RULES = 1_000

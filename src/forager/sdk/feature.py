@@ -24,7 +24,7 @@ class Finding:
     state: FindingState
     message: str
     remedy: str = ""
-    """What to do, if there is something to do."""
+    """The remedy, if there is one."""
 
 
 ENTRY_POINTS = "forager.features"

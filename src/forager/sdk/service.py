@@ -164,7 +164,7 @@ class Service(Protocol):
 
     @property
     def tokens(self) -> Mapping[str, Any]:
-        """What makes the tokens of jobs that bring none, by feature (`Feature.tokens`)."""
+        """Return the sources of tokens for jobs that are submitted without one, by feature (`Feature.tokens`)."""
         ...
 
     @property

@@ -28,7 +28,7 @@ class WarcRecord:
     block: bytes
     offset: int
     length: int
-    """Where its member is in the file."""
+    """With `offset`, the position of its member in the file."""
 
     def http(self) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of a response record."""

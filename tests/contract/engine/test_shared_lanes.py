@@ -31,7 +31,7 @@ def careful(lane: Lane) -> Pipeline:
 
 
 class Ruled:
-    """`engine.rules.LaneRules` by the real order of precedence."""
+    """`LaneRules` by the real order of precedence."""
 
     def __init__(self, *pipelines: Pipeline) -> None:
         self.politeness = Politeness(lanes={each.name: each.lanes for each in pipelines}, ground=QUICK)

@@ -107,7 +107,7 @@ class Settlement:
     error: str | None = None
     """The error message …"""
     reason: str | None = None
-    """… the reason, for programs (`core.reasons`, `Pipeline.reasons`) …"""
+    """… the reason, for programs (`core.states.Reason`, `Pipeline.reasons`) …"""
     error_type: str | None = None
     """… and the category of the failure (`ErrorType`)."""
     wait: float = 0.0

@@ -1,8 +1,8 @@
 """The lanes that a worker owns: taken when they have work or a request needs one, given back when they are idle.
 
 A lane has one owner at a time. That is why rates and breakers are exact without a limiter that all processes share: the
-owner keeps them in memory (`lane.py`), and passes them on through the store when the lane moves (`handover.py`). It
-also means that a hanging site delays only its own lane.
+owner keeps them in memory (`lane.py`), and passes them on through the store when the lane moves (`LaneRun.state`). A
+hanging site therefore delays only its own lane.
 
 Ownership belongs to the session, so a dead owner is replaced when its lease expires. Three rules keep it correct. (1) A
 lane is removed from memory before the store releases it; otherwise a request could still be sent through a lane that

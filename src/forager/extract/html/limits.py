@@ -100,7 +100,7 @@ class Depth:
 
     @property
     def foreign(self) -> bool:
-        """Maybe inside <svg> or <math>, where other rules hold."""
+        """Return whether the position may be inside <svg> or <math>, where other rules apply."""
         return self._foreign > 0
 
     def open(self, name: str, *, itself_closed: bool) -> bool:
@@ -226,14 +226,14 @@ class Depth:
                 return
 
     def _end_others(self, name: str) -> None:
-        """A table ends another one unless it stands in a cell of it."""
+        """End the open table: a table ends another one unless it stands in a cell of it."""
         if name in self._stack:
             for number, each in enumerate(self._stack):
                 if each == name and (name != "table" or self._walls[number] + 1 == self._wall):
                     self._stack[number] = _ENDED
 
     def _end_formatting(self, name: str) -> None:
-        """The last one of its name is over, unless something hides it from its end tag."""
+        """End the last formatting element of this name, unless something hides it from its end tag."""
         active = self._active.get(name)
         if not active or active[-1] != self._wall or self._foreign:
             return
@@ -269,7 +269,7 @@ SMALL_PAGE = 32 * 1_024
 FEW_TAGS = 1_500
 """Within SMALL_PAGE characters and FEW_TAGS tags, neither depth nor attributes cost more than a tenth of a second."""
 FEW_REOPENED = 20_000
-"""Formatting elements times tags: more are never opened again."""
+"""Limit for formatting elements times tags, which is an upper bound on the elements that the parser opens again."""
 
 _SPACE = r"[\t\n\f\r ]"
 _ATTRIBUTES = (
@@ -361,7 +361,8 @@ def _is_reasonable(html: str) -> bool:
 
 
 def _is_plain(token: re.Match[str], depth: Depth) -> bool:
-    """In <svg> and <math> a <style> or <title> holds markup, and <![CDATA[ text; a script may hide its own end."""
+    """Return whether a page has no markup with other rules: <style> or <title> inside <svg> or <math> holds markup,
+    <![CDATA[ holds text, and a script may hide its own end."""
     if token[1]:
         depth.raw()
         return not (depth.foreign and _MARKUP.search(token[2])) and not _hides_its_end(token[2])

@@ -186,6 +186,6 @@ def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> It
 
 
 def _is_value(line: VisibleLine, most: int) -> bool:
-    """Neither the next label nor the next headline."""
+    """Return whether a line is a value: neither the next label nor the next headline."""
     ended = line.text.rstrip().endswith((":", "*"))
     return len(line.text) <= most and not ended and line.tag not in _LABEL_TAGS

@@ -151,7 +151,7 @@ def _is_skipped(node: LexborNode) -> bool:
 def _take(
     document: Document, node: LexborNode, owner: dict[str, Any] | None, syntax: _Syntax, gathering: _Gathering
 ) -> dict[str, Any] | None:
-    """The thing that begins here, if one does; a property goes to the thing it stands in."""
+    """Return the item that begins at this element, if one does. A property is added to the item around it."""
     attributes = node.attributes
     prop = attributes.get(syntax.prop)
     begins = syntax.scope in attributes
@@ -310,7 +310,7 @@ def _flattened(source: str, roots: list[Any]) -> list[Thing]:
 
 
 def _resolved(value: Any, named: dict[str, dict[str, Any]]) -> Any:
-    """A mere reference as what it refers to."""
+    """Replace a mere reference by the item that it refers to."""
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("@id"), str):
         return named.get(value["@id"], value)
     if isinstance(value, list):

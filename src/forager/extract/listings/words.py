@@ -42,9 +42,9 @@ MATTERS_OF_HOMES = tuple(any_of(words, r"\b(?:{})\b") for words in _DATA["matter
 """Matters of pages of homes. Furniture shops write about bedrooms, and every firm about leases: one is not
 enough."""
 OTHER_AREA = any_of(_DATA["other_area"], r"\b(?:{})\b")
-"""Beside an area that is not the home's."""
+"""Words beside an area that is not the home's."""
 OTHER_MONEY = any_of(_DATA["other_money"], r"/\s?(?:sq|m²|m2|ft)|per sq|eur/m|€/m|\b(?:{})\b")
-"""Beside an amount that is not the price."""
+"""Words beside an amount that is not the price."""
 HOME_PRICE = any_of(_DATA["listing_price"], r"^(?:{})\b|^(?:賃料|家賃|販売価格)")
 """Labels of prices that shops do not use."""
 PRICE_LABEL = re.compile(

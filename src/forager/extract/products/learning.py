@@ -39,7 +39,7 @@ MOST_PATHS = 80
 LONGEST_AROUND = 24
 """Characters around a value that may belong to its label."""
 LEAST_RIGHT = 0.5
-"""A path that is right on a smaller share of the pages is not kept at all."""
+"""A path that is right on a smaller share of the pages is dropped."""
 VOLATILE = frozenset(("price", "availability", "rating", "review_count"))
 """Fields that may have changed since a last good value was read."""
 _TEXTS = frozenset(("product_name", "brand", "category", "sku", "gtin", "description"))
@@ -52,7 +52,7 @@ Verdict = Literal["right", "near", "wrong", "missing"]
 
 @dataclass(slots=True)
 class LearntField:
-    """Where a template shows a field, and how far that can be trusted."""
+    """The path to one field in a template, and how reliable it is."""
 
     field: str
     path: dict[str, Any] | None

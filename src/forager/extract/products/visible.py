@@ -293,16 +293,17 @@ _CODED = re.compile(
 )
 """Names of elements that show the article number."""
 _CODED_NODES = "[class*=sku i], [id*=sku i], [class*='-code'], [class*='-ref'], [data-qa-qualifier*=ref]"
-"""Elements that may be called so. Few, because each costs a twentieth of parsing the page."""
+"""Elements whose class or id may name an article number. Few, because each costs a twentieth of parsing the page."""
 _CODED_WORDS = ("sku", "-code", "-ref", "data-qa-qualifier")
-"""What the attributes of such elements contain."""
+"""Words for an article number in the attributes of such elements."""
 LONGEST_TAG = 1_000
 _CODED_ATTRIBUTES = ("class", "id", "data-qa-qualifier")
 LONGEST_CODE = 60
 
 
 def _called(document: Document) -> set[str]:
-    """The codes that elements show which are called so: `<p class="prd-code">Product code: 141677</p>`."""
+    """Return the codes in elements whose class or id names an article number: `<p class="prd-code">Product code:
+    141677</p>`."""
     found = set[str]()
     if not document.is_parsed and not any(_is_in_a_tag(document.lowered, word) for word in _CODED_WORDS):
         return found  # parsing the whole page would cost more than this search
@@ -334,8 +335,8 @@ def _is_in_a_tag(lowered: str, word: str) -> bool:
 
 
 def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
-    """Let the article number that the page shows hold before one of the markup that it does not show: that one is
-    often the number of a row in the shop's database. Without another one, it loses confidence."""
+    """Prefer an article number that the page shows to one of the markup that it does not show, which is often the
+    number of a row in the shop's database. If there is no other number, it loses confidence."""
     held = findings.values.get("sku")
     if held is None or held.source in ("heuristic", "script") or document.shows(str(held.value)):
         return

@@ -29,13 +29,13 @@ _SPECIAL = any_of(_DATA["special"])
 _AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _FORMER_CLASS = re.compile(r"old|was|strike|cross|rrp|uvp|compare|original", re.IGNORECASE)
-"""Names of elements that show a price of before."""
+"""Class names of elements that show a former price."""
 LONGEST_FORMER = 40
 _DISCOUNT_SHOWN = re.compile(r">\s*+[(–−-]\s?-?\d{1,2}\s?%")
 _DISCOUNT = re.compile(r"(?<!\d)[-–−]\s?(\d{1,2})\s?%")
 """A discount: `-50%`."""
 ROUNDED = Decimal("0.012")
-"""Shops round what is left of a price, and the discount: a share of the price of before."""
+"""Tolerance when a discount is checked, as a share of the former price: shops round both the price and the discount."""
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = any_of(_DATA["other_class"])
 _SIGNS = r"\$|€|£|zł|Kč|₽|руб"

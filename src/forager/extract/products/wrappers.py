@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"\d[\d.,'’\s]*")
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """Where the pages of a template show one field."""
+    """The path to one field on the pages of a template."""
 
     field: str
     path: SchemaField | None
@@ -64,11 +64,7 @@ class PageWrapper:
 
 
 def read_learnt(document: Document, findings: ProductFindings, wrappers: Sequence[PageWrapper]) -> PageWrapper | None:
-    """Add what the wrapper of the page's template finds. Returns that wrapper if it was asked for something.
-
-    A page that no rule took for a product becomes one if its template's paths find a name and an offer, and if it
-    declares nothing else about itself.
-    """
+    """Add the values that the wrapper of the page's template finds. Returns that wrapper if it was used for a field."""
     if findings.is_list and (findings.page is None or findings.page.confidence >= SURE_OF_KIND):
         return None
     is_other = findings.page is not None and findings.page.kind != "product"

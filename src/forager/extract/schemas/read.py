@@ -289,7 +289,7 @@ def number_matches(text: str) -> Iterator[tuple[str, float]]:
 
 def _plain(text: str) -> str:
     """Return `1.299,00` and `1,299.00` as `1299.00`: the last mark is the decimal one, unless three digits follow it
-    and nothing else tells."""
+    and nothing else decides."""
     digits = re.sub(r"[' \u00a0\u202f]", "", text).replace("\u2212", "-").rstrip(".,")
     comma, dot = digits.rfind(","), digits.rfind(".")
     if comma >= 0 and dot >= 0:

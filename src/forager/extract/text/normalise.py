@@ -38,7 +38,7 @@ Location = Annotated[NormalizedLocation, As(location_of)]
 class Normalised(Generic[M]):
     result: M
     dropped: Mapping[str, str]
-    """Fields that were there and could not be used, each with why."""
+    """Fields whose value could not be used, each with the reason."""
 
 
 def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:

@@ -199,7 +199,7 @@ def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates:
 
 
 def _belong(text: str, match: re.Match[str], mark: Span) -> bool:
-    """Return whether a currency stands directly before or behind a number, and is not that of the number behind it."""
+    """Return whether a currency stands next to a number and does not belong to the number after it."""
     (start, end), (first, last) = match.span(), mark
     if last <= start:
         return start - last <= 3 and not text[last:start].strip(" \u00a0\u2009\u202f:.")

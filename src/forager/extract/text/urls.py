@@ -116,7 +116,7 @@ def canonical_url(url: str) -> str:
 
 
 def _spelled(url: str) -> str:
-    """The same for any URL."""
+    """Return the one spelling of a URL that may be escaped or have a query."""
     text = re.sub(r"[\t\n\r]", "", url.strip())
     if len(text) > LONGEST:
         raise ValueError("the URL is too long")

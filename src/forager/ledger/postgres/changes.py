@@ -173,7 +173,7 @@ FROM unnest($1::text[]) AS x(key)
 
 
 async def logged_task_changes(db: Db, catalog: Catalog, deltas: Deltas) -> list[NewChange]:
-    """The rows of the log for the tasks that this transaction has ended or brought back."""
+    """Return the rows of the log for the tasks that this transaction has ended or requeued."""
     if not deltas.logged:
         return []
     rows = await db.fetch(_TASKS, sorted(deltas.logged))

@@ -331,7 +331,7 @@ WHERE owner = $1
 class Rescued:
     tasks: int
     whole: bool
-    """Nothing of the session is left."""
+    """True if nothing of the session is left."""
 
 
 async def rescue_late(db: Db, catalog: Catalog) -> Rescued | None:

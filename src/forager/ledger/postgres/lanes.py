@@ -372,7 +372,8 @@ class LaneNumbers:
         return await self.learn_named({plan.lane: plan.kind for plan in plans if plan.lane not in self.known})
 
     async def learn_named(self, kinds: Mapping[str, str]) -> Mapping[str, int]:
-        """The same for lanes by name, each with the kind of a task."""
+        """Return the numbers of lanes by name, each given with the kind of a task. A new lane gets the queue for that
+        kind."""
         unknown = {name: kind for name, kind in kinds.items() if name not in self.known}
         if unknown:
             self.known.update(await self._make(unknown))

@@ -502,7 +502,7 @@ async def _write_effects(db: Db, effects: Iterable[Effect]) -> None:
 
 
 async def _write_effects_or_log(db: Db, catalog: Catalog, effects: Sequence[Effect]) -> None:
-    """All of them; if the store refuses one, the others one by one."""
+    """Write all effects together. If the store refuses one, write them one by one and log each refusal."""
     try:
         refuse_foreign(catalog, effects)
         async with db.transaction():  # a savepoint

@@ -1,4 +1,4 @@
-"""Removes old data, a page per transaction. `shared/retention.py` explains what is walked, and why in this way.
+"""Removes old data, a page per transaction. `ledger/rules/upkeep.py` explains which tables are walked, and how.
 
 Several processes may prune at once: one of them locks a job's row and removes it, and removed rows are not found again.
 """

@@ -93,7 +93,7 @@ def stored_value(record: type[Record], name: str, told: Any) -> Any:
 
 
 def _driven(record: type[Record], values: Mapping[str, Any]) -> Filters:
-    """With the index that serves most of them."""
+    """Return the filters with the index that serves most of them."""
     best = Filters(values)
     keyed = Index((record.key_field,))
     for index in (keyed, *_whole(record)):
@@ -223,4 +223,4 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int, filters: Filters, ma
 
 
 _FOUND = "r.*"
-"""The row is that of the record in the world, not the one that the walk goes along."""
+"""The columns of a row: those of the record of world scope (`r`), not of the table that the walk goes along."""

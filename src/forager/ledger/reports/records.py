@@ -191,7 +191,8 @@ def _unknown(table: RecordTable) -> dict[str, None]:
 
 
 async def _in_few(db: Database, sql: str, keys: Sequence[str], values: Mapping[str, Any]) -> list[Row]:
-    """The rows of all keys, a hundred at a time: as many values as the statement has."""
+    """Return the rows of all keys, read a hundred keys at a time, which is the number of parameters in the
+    statement."""
     rows: list[Row] = []
     for first in range(0, len(keys), len(_FEW)):
         few = keys[first : first + len(_FEW)]

@@ -90,7 +90,8 @@ def row_renamed(
 
 
 def then(change: NewChange, ended: Iterable[NewChange]) -> list[NewChange]:
-    """A change of a job, and its end if it ends in the same transaction: the end was numbered without the other."""
+    """Return a change of a job and, if the job ends in the same transaction, its end with the next version. The end was
+    numbered without the other change."""
     return [change, *(end._replace(version=end.version + (end.key == change.key)) for end in ended)]
 
 

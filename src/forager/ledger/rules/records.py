@@ -93,7 +93,7 @@ class Restated(NamedTuple):
     values: Values
     version: int
     gone: Gone | None
-    """Why it is gone from now on; None: it is as gone as it was."""
+    """The reason if the record is gone from this version on; None: this is unchanged."""
 
 
 class Restatement(NamedTuple):

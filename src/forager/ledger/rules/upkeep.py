@@ -28,7 +28,7 @@ PAGE = 1_000
 LOOKED_AT = 5 * PAGE
 """Rows that one page reads to find those to remove."""
 STANDING = f"SELECT job_id FROM idempotency WHERE expires_at > CAST(:now AS BIGINT) + {FOR_EVER_MS // 2}"
-"""Jobs that others are added to for ever."""
+"""Selects the standing jobs, to which tasks are added for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -468,7 +468,7 @@ agent_spends = Table(
     Index("ix_agent_spends_session", "session", "id"),
 )
 
-# Views that `ledger/derived.py` created last, so that a later version can drop them before it changes the tables.
+# Views that `ledger/schema/migrate.py` created last, so that a later version can drop them before it changes tables.
 derived = Table(
     "derived",
     metadata,

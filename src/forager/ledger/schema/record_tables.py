@@ -198,7 +198,7 @@ class RecordTable:
 
     @cached_property
     def told(self) -> tuple[str, ...]:
-        """The columns that a change shows: all but the quiet ones."""
+        """Return the columns that a change shows: all but the quiet ones."""
         return tuple(name for _, name in self._told)
 
     @cached_property

@@ -102,7 +102,7 @@ FROM json_each(?) g
 
 
 def logged_task_changes(db: sqlite3.Connection, memory: Memory, deltas: Deltas) -> list[NewChange]:
-    """The rows of the log for the tasks that this transaction has ended or brought back."""
+    """Return the rows of the log for the tasks that this transaction has ended or requeued."""
     if not deltas.logged:
         return []
     rows = db.execute(_TASKS, (orjson.dumps(list(deltas.logged)).decode(),)).fetchall()

@@ -368,7 +368,8 @@ def _insert_blocks(
 
 
 def _all_same(column: Sequence[Any]) -> str:
-    """Equal is the same here: what a column holds has one type by its affinity."""
+    """Classify a column of a block. Values that Python considers equal are the same here: the affinity of a column
+    gives them one type."""
     if column.count(column[0]) < len(column):
         return _DIFFERENT
     return _EMPTY if column[0] is None else _SAME

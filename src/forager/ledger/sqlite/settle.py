@@ -371,7 +371,7 @@ def _write_effects(db: sqlite3.Connection, effects: Iterable[Effect]) -> None:
 
 
 def _write_effects_or_log(db: sqlite3.Connection, memory: Memory, effects: Sequence[Effect]) -> None:
-    """All of them; if the store refuses one, the others one by one."""
+    """Write all effects together. If the store refuses one, write them one by one and log each refusal."""
     try:
         refuse_foreign(memory.catalog, effects)
         with _savepoint(db):

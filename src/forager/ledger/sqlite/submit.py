@@ -55,7 +55,7 @@ class RepeatedSubmission(NamedTuple):
     being_written: bool
 
     def told(self) -> Submitted | None:
-        """The answer to a repeat; None while the job is still being written."""
+        """Return the answer to the repeated submission; None while the job is still being written."""
         return None if self.being_written else Submitted(UUID(self.public_id), self.total, created=False)
 
 

@@ -1,4 +1,5 @@
-"""Removes old data, a page per command. `shared/retention.py` explains what is walked, and why in this way."""
+"""Removes old data, a page per command. `ledger/rules/upkeep.py` explains which tables are walked, and in which
+order."""
 
 import contextlib
 import sqlite3

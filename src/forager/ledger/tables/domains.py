@@ -203,7 +203,7 @@ PRUNED_AT_ONCE = 100
 
 
 class LedgerRobots:
-    """Implements `core.robots.RobotsStore`."""
+    """Implements `core.rules.RobotsStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -231,11 +231,11 @@ class LedgerRobots:
         )
 
 
-# Brings the queues and scopes of existing lanes up to date with what the pipelines declare.
+# Brings the queues and scopes of existing lanes up to date with the declarations of the pipelines.
 #
-# A lane gets its queue and scope when it is created. One that an earlier version created, or for which a pipeline now
-# declares another queue or scope, is changed when a process that works starts. Lanes of sites are not declared by name:
-# one without tasks gets the queue of the pipeline of its next task (`lane_without_task.py`).
+# A lane gets its queue and scope when it is created. If an earlier version created it, or if a pipeline now declares
+# another queue or scope, it is changed at the start of a process that works. Lanes of sites are not declared by name: a
+# lane without tasks gets the queue of the pipeline of its next task.
 
 
 _EXACT = "name = :name"

@@ -55,7 +55,7 @@ _OVER = ", ".join(str(int(state)) for state in (TaskState.COMPLETED, TaskState.S
 
 
 class BlobReferences:
-    """Implements `core.blobs.References`. A failed task counts: it can be retried."""
+    """Implements `core.storage.References`. A failed task counts: it can be retried."""
 
     def __init__(self, database: Database, catalog: Catalog) -> None:
         self._database = database
@@ -115,7 +115,7 @@ _FILE = "id, kind, place, path, records, bytes, digest, state, created_at"
 
 
 class ArchiveTable:
-    """Implements `core.archive.Archives`."""
+    """Implements `core.upkeep.Archives`."""
 
     def __init__(self, database: Database, catalog: Catalog, now_ms: Callable[[], Awaitable[int]]) -> None:
         self._database = database

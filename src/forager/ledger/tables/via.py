@@ -32,12 +32,12 @@ UPDATE via_spending SET spent = spent + :price, spent_today = {_TODAY.replace("v
 
 @dataclass(frozen=True, slots=True)
 class ViaSpent:
-    """What was spent, in USD."""
+    """The money that was spent, in USD."""
 
     today: Decimal
     month: Decimal
     requests: int
-    """Of this month."""
+    """Number of requests in this month."""
 
 
 class ViaPurse:

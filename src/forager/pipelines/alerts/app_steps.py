@@ -1,7 +1,7 @@
 """Sends the messages of channels, and writes the state of Forager itself as records.
 
-Messages go through `apprise`, in a thread: it speaks the languages of a hundred services. It makes its own connections,
-so the egress guard looks up and checks the host of a channel right before a message is sent.
+Messages are sent by `apprise`, which supports a hundred services, in a thread. It makes its own connections, so the
+egress guard looks up and checks the host of a channel right before a message is sent.
 """
 
 import asyncio

@@ -161,7 +161,7 @@ class ScrapedMarket(BaseModel):
 
     @property
     def part(self) -> str:
-        """Return what tells its runs from those of its other parts, for the keys of tasks."""
+        """Return the part of its tasks' keys that distinguishes its runs from those of its other parts."""
         return self.id if self.band is None else f"{self.id}/{self.band}"
 
     @property

@@ -31,7 +31,7 @@ class Terms:
     latency: float = 1.0
     price_per_1000: Decimal | None = None
     map_credits: int = MAP_CREDITS
-    """Of a page of a map, for areas by coordinates."""
+    """Credits for one page of a map (areas given by coordinates)."""
 
 
 @dataclass(frozen=True, slots=True)

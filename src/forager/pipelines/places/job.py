@@ -172,7 +172,7 @@ ZipCode = Annotated[
     AfterValidator(_five_digits),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]}),
 ]
-"""One. A list of them is checked as a whole, so that a message names several."""
+"""One ZIP. A list of ZIPs is checked as a whole, so that one message names all invalid ones."""
 Letters = Annotated[
     str,
     AfterValidator(str.strip),

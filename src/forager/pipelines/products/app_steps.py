@@ -1,7 +1,7 @@
 """The steps that read a page, with the wrappers that the store has for its shop.
 
-They are app steps because which wrappers are adopted is decided while Forager runs (decision 0115). The tables are read
-once a second at most, and not at all per page: a crawl of shops without wrappers asks for one number.
+They are app steps because wrappers are adopted while Forager runs (decision 0115). The tables are read at most once a
+second, never per page. For shops without wrappers, a crawl reads a single number.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from forager.sdk.queries import read_rows
 from forager.sdk.service import Service
 
 REFRESH = 1.0
-"""Seconds after which the store is asked whether anything was decided."""
+"""Seconds between two checks for new decisions in the store."""
 MOST_SHOPS = 1_024
 """Shops whose wrappers are kept in memory."""
 
 
 @dataclass(slots=True)
 class StoredWrappers:
-    """The adopted wrappers in the store, kept in memory until something is decided about any."""
+    """The adopted wrappers in the store, kept in memory until a new decision changes one."""
 
     service: Service
     _asked: float = field(default=-REFRESH)

@@ -75,7 +75,7 @@ class Quarantine(TableRow):
 
 
 class ParserAlert(Record):
-    """The same as a record, so that the change log and every sink have it."""
+    """A quarantine as a record, so that the change log and every sink contain it."""
 
     model_config = ConfigDict(
         json_schema_extra={

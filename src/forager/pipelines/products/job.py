@@ -57,7 +57,7 @@ class StoredPage(BaseModel):
 
 
 class PageOfJob(BaseModel):
-    """A page with options of its own; what it leaves out is as for the whole job."""
+    """A page with options of its own. An option that it leaves out has the value of the whole job."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,7 +1,7 @@
 """Two parsers read the same pages: how often they agree by field, whose evidence is stronger, and which one wins. Pure.
 
 A *candidate* is a parser that is tried in parallel with the one in force; its values are never stored. It is tried on
-stored pages (`reports_reparse.try_parser`), and in production on crawled pages (the shadow run): each such page is
+stored pages (`reports/reparse.py`), and in production on crawled pages (the shadow run): each such page is
 counted in the transaction that settles it.
 """
 

@@ -20,9 +20,9 @@ class PageOptions(Task):
 
     priority: int = 5
     frequency: int | None = None
-    """Seconds between two crawls; None: as it was, or as the domain has it."""
+    """Seconds between two crawls; None keeps the stored value, or else the domain's."""
     usual_frequency: int | None = None
-    """The domain's own, for pages without one of theirs; None: as it was, or a day."""
+    """The domain's frequency, for pages without one of their own; None keeps the stored value, or else a day."""
     recrawl: bool = True
     max_retries: int | None = None
     render: Render = "http"
@@ -40,7 +40,7 @@ class Crawl(PageOptions):
     # ── what is stored of the page already, in a recrawl ──
     etag: str | None = None
     last_modified: str | None = None
-    """The site may answer that nothing has changed since."""
+    """With `etag`, makes the request conditional: the site may answer that nothing has changed."""
     confirmed: int = 0
     """Consecutive visits that confirmed it."""
     misses: int = 0

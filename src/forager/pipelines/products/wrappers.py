@@ -66,7 +66,7 @@ class Wrapper(TableRow):
     learnt_at: datetime
     decided_at: datetime | None = None
     applied_at: datetime | None = None
-    """Since when the shop's stored pages are queued to be read by it."""
+    """Time at which the shop's stored pages were queued to be read with it."""
 
     def as_path(self) -> FieldPath:
         path = None if self.path is None else SchemaField.model_validate(self.path)
@@ -94,7 +94,7 @@ class SiteLook(TableRow):
 
 
 class WrapperSource(Protocol):
-    """Knows the adopted wrappers of shops."""
+    """Provides the adopted wrappers of shops."""
 
     async def of(self, domain: str, *, fresh: bool = False) -> tuple[PageWrapper, ...]:
         """Return those of a shop. They may be a second old, unless they are wanted `fresh`."""

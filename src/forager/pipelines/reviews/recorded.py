@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedGoogle:
-    """Google's three APIs as a folder has them. Its methods are the steps; every access token opens all of it."""
+    """Google's three APIs, answered from a folder. Its methods are the steps. Any access token is accepted."""
 
     listed: Sequence[Row] = ()
     of_account: Mapping[str, Sequence[Row]] = field(default_factory=dict)

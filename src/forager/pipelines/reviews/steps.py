@@ -111,7 +111,8 @@ def _done(page: PageRead[Any], children: list[Plan], following: list[Plan], resp
 
 
 def _refused(response: Response) -> Exception:
-    """The error that any status but 200 is (RV-6): it passes, or only another token or a grant by Google helps."""
+    """Return the error for any status but 200 (RV-6): transient, or permanent if only another token or Google can
+    help."""
     status, error = response.status, _error(response)
     message = str(error.get("message") or "no message")[:LONGEST_MESSAGE]
     about = _details(error)
@@ -129,7 +130,7 @@ def _refused(response: Response) -> Exception:
 
 
 def _permanent(status: int, message: str, about: Mapping[str, Any]) -> tuple[str, str]:
-    """The reason, and the sentence that names the remedy."""
+    """Return the reason, and the sentence that contains the remedy."""
     if status == 429:
         return QUOTA_ZERO, (
             f"Google has granted this project no quota for {about.get('service', 'this API')} (429: {message}). "

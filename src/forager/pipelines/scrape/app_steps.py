@@ -34,7 +34,7 @@ LONGEST_ANSWER = 2_000
 
 @dataclass(slots=True)
 class _Asked:
-    """What one attempt has learnt and spent."""
+    """Results and spending of one attempt."""
 
     found: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """Value and quote by field."""
@@ -45,7 +45,7 @@ class _Asked:
     cost: int = 0
     calls: int = 0
     is_complete: bool = True
-    """False if a second question could not be answered: the page is asked about again next time."""
+    """False if a second question got no answer: the next attempt sends it again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from forager.pipelines.scrape import reasons
 API_KEY = "FORAGER_LLM_API_KEY"
 """The name of the secret, not the secret."""
 CALLS = 2
-"""A question, and once more if an answer was no quote of the page."""
+"""Questions about one page: one, and a second one if an answer was not a quote of the page."""
 QUESTION_BYTES = MOST_DESCRIBED_BYTES * 3 + 4_000
 """Bytes of a question besides the page: its instructions, the names (twice) and the descriptions, quoted as JSON."""
 BYTES_A_TOKEN = 4
-"""Of ordinary text. A token never has less than one byte, so that a number of bytes bounds the tokens of a text."""
+"""Bytes per token of ordinary text. A token has at least one byte, so the bytes of a text limit its tokens."""
 MICRO = Decimal(1_000_000)
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
@@ -44,11 +44,11 @@ class Answer:
     """One answer of the model."""
 
     values: Mapping[str, Any]
-    """What it said for each field; empty if it said nothing that can be used."""
+    """The answer for each field; empty if it contained nothing that can be used."""
     usage: Usage | None
     """None if the endpoint did not count them: the highest possible cost is then assumed."""
     is_valid: bool
-    """False if it is no JSON object."""
+    """False if it is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class LanguageModel:
 
     @property
     def worst_page(self) -> int:
-        """The price that is reserved before a page is asked about."""
+        """The price that is reserved before a question about a page is sent."""
         return CALLS * self.worst_call
 
     @property
     def expected_page(self) -> int:
-        """What a full page costs if its first answer is right."""
+        """The expected price of a full page, whose first answer is right."""
         return self.cost(Usage(self.page_bytes // BYTES_A_TOKEN + 400, self.answer_tokens // 4))
 
     def cost(self, usage: Usage) -> int:

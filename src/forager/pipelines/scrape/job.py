@@ -299,7 +299,7 @@ class ScrapeRequest(Target):
     max_usd: MaxUsd | None = None
 
     def job(self) -> dict[str, Any]:
-        """As a job of one."""
+        """Return the parameters of a job with this page alone."""
         target = self.model_dump(mode="json", by_alias=True, exclude={"callback_url", "timeout_seconds", "max_usd"})
         return {"targets": [target], "callback_url": self.callback_url, "max_usd": self.max_usd, "single": True}
 
@@ -490,7 +490,8 @@ LLM_LANE = "llm"
 
 
 class DescribeTask(ScrapeTask):
-    """The same page, stored, whose described fields were not found by other ways. It has the key of its page."""
+    """A stored page of which some described fields were not found by other ways. Its key is that of the page's first
+    task."""
 
     kind: ClassVar[str] = "scrape.described"
     blobs: ClassVar[tuple[str, ...]] = ("page", "stored")

@@ -1,8 +1,8 @@
-"""What a caller wants a browser to do on a page before it is read, and what it takes from it: clicks, typing, pictures.
-Pure.
+"""Actions of a browser on a page before it is read, and what it records there, as a caller requests them: clicks,
+typing, pictures. Pure.
 
 Actions are values with limits: their number, their texts and their time. JavaScript of the caller is one of them only
-if the operator allows it. They run behind the same guard as the page: where a click leads is checked like a redirect.
+if the operator allows it. They run behind the same guard as the page: the target of a click is checked like a redirect.
 """
 
 from collections.abc import Iterator, Sequence

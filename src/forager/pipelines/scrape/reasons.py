@@ -70,7 +70,7 @@ NOT_AN_ITEM = frozenset(reason for reason, _ in INSTEAD.values())
 
 
 NOT_DESCRIBED = frozenset({MODEL_REFUSED, Reason.BUDGET.value})
-"""Reasons of pages that were fetched and whose described fields could not be asked for."""
+"""Reasons of pages that were fetched, but whose described fields could not be requested from the model."""
 
 
 def shown_reason(reason: str | None) -> str | None:

@@ -275,7 +275,7 @@ class _Visit:
     left: float
     """Remaining seconds of the task's time limit. Waiting for a lane does not count."""
     described: Collection[str] = ()
-    """Fields that a language model is asked for afterwards: the page is stored for that."""
+    """Fields that a language model answers in a later task. The page is stored for it."""
     stored: dict[str, str] = field(default_factory=dict)
     """`blob:` URLs of the pages that were read, by the address of their request."""
     requests: int = 0

@@ -1,4 +1,4 @@
-"""How the pipeline of watches is built, and its work outside of tasks."""
+"""Builds the watches pipeline, and its work outside of tasks."""
 
 from datetime import timedelta
 from uuid import UUID

@@ -29,7 +29,7 @@ log = structlog.get_logger("forager.kafka")
 
 
 class StageFeed:
-    """The tasks of one stage that this worker was named and that are not over."""
+    """The tasks of one stage that messages have named to this worker and that have not ended."""
 
     def __init__(
         self,

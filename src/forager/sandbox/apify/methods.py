@@ -1,4 +1,5 @@
-"""The methods of the API, once a call may be made: runs are started, polled, listed, aborted, and their items read."""
+"""The methods of the API, for calls that passed all checks: runs are started, polled, listed, aborted, and their items
+read."""
 
 import re
 import time

@@ -225,7 +225,7 @@ class GoogleMethods:
         self._rendered: dict[tuple[str, ...], GoogleReply] = {}
 
     def carry_out(self, world: GoogleWorld, asked: GoogleCall, place: PagePlace, body: bytes) -> GoogleReply:
-        """The answer to a call that passed authentication and quota."""
+        """Return the answer to a call that passed authentication and quota."""
         if asked.account and world.account_number(asked.account) is None:
             # Both are seen in practice: an account that exists elsewhere is forbidden, a nonsense id is not found.
             return GoogleReply(errors.denied() if asked.account.isdigit() else errors.not_found())

@@ -1,7 +1,7 @@
 """The accounts, locations and reviews of one Google user, as a pure function of a seed and the tenant's name.
 
-Nothing is stored: a row is recomputed whenever it is read. What calls change (edits, deletions, replies) lies
-over it in `changes.py`.
+Nothing is stored: a row is recomputed whenever it is read. Edits, deletions and replies by calls are kept apart from it
+(`Changes`).
 """
 
 from base64 import urlsafe_b64encode

@@ -77,7 +77,7 @@ class ApplicationHost(Protocol):
         ...
 
     def at_rest(self, settings: Any) -> AbstractContextManager[Any]:
-        """Yield the embedded store as a `Database` that only reads, or None if there is none. Raises `LookupError` if a
+        """Yield the embedded store as a read-only `Database`, or None if it does not exist. Raises `LookupError` if a
         process may be using it."""
         ...
 

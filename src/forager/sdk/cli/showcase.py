@@ -25,7 +25,7 @@ class DemoWorld:
     """The simulated upstreams of all pipelines, running in one process."""
 
     announced: Mapping[str, Mapping[str, Any]]
-    """By name of the upstream: the addresses that it announced."""
+    """The announced addresses, by name of the upstream."""
     logs: Path
     """Folder with the request log of every upstream that writes one: `<name>.jsonl`."""
 
@@ -58,7 +58,7 @@ class CostLine:
     spent: float
     note: str = ""
     is_limit: bool = True
-    """Whether the estimate is the most that it could cost; False for an expected value."""
+    """True if the estimate is an upper limit; False if it is an expected value."""
 
     def line(self) -> str:
         """`558 of at most 915 credits, 357 saved by early exit`."""

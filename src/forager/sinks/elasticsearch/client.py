@@ -1,6 +1,6 @@
-"""One cluster over HTTP: requests, and what the answers mean for the caller.
+"""One cluster over HTTP: requests, the indexes behind an alias, and the errors that answers become.
 
-Only the connection is here; the requests are in `mapping.py`, `questions.py` and `documents.py`.
+Documents are written by `documents.py` and searched by `search.py`.
 """
 
 import hashlib

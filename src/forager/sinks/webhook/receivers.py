@@ -127,7 +127,8 @@ def note_try(delivery: WebhookDelivery, end: TaskTry) -> Sequence[Effect]:
 
 
 class Registered:
-    """Makes the row of a receiver before its first message, so that what waits is seen before the first try."""
+    """Creates the row of a receiver before its first message, so that waiting messages are visible before the first
+    try."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -50,7 +50,7 @@ class NotFresh(WebhookError):
 
 
 class Replayed(WebhookError):
-    """The webhook was dealt with before."""
+    """The webhook was already processed."""
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - the header's own word

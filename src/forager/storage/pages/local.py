@@ -174,7 +174,7 @@ _Work = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class LocalBlobs:
-    """Implements `core.blobs.Blobs`. Nothing is opened before the first use; `close` ends the thread.
+    """Implements `core.storage.Blobs`. Nothing is opened before the first use; `close` ends the thread.
 
     `grace`: hours for which an unreferenced page is kept. `days`: age at which a page is removed even if something
     refers to it; None means never.

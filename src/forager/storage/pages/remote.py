@@ -162,7 +162,7 @@ T = TypeVar("T")
 
 
 class RemoteBlobs:
-    """Implements `core.blobs.Blobs`. `where` names the storage in messages; `grace` and `days` are as in `LocalBlobs`.
+    """Implements `core.storage.Blobs`. `where` names the storage in messages. `grace` and `days`: see `LocalBlobs`.
 
     `check` is awaited before a collection and raises `StoreError` unless these pages are the ledger's own: those of
     another ledger look as if nothing referred to them.

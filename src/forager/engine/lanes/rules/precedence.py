@@ -123,7 +123,8 @@ def slower_said(one: Mapping[str, Said], other: Mapping[str, Said]) -> dict[str,
 
 
 def slower(one: Lane, other: Lane) -> Lane:
-    """The same for lanes that pipelines declare."""
+    """Return the limits of a lane that two pipelines use, from the lanes that each declares: of every limit, the slower
+    one."""
     first = one if _speed(one) <= _speed(other) else other
     return replace(
         one,

@@ -24,7 +24,8 @@ from forager.sdk.queries import QueryPage, Walk, at, columns_of, loads, walk
 from forager.sdk.reports import ChangeReport, Report
 
 FEW = 1_000
-"""If no more listings have the confidence, they are read by the index of it; if more have, newest first meets them."""
+"""Up to this number of listings with the requested confidence are read by the index of confidence. If more have it, a
+walk from the newest listing finds them quickly."""
 _RATES = sorted({tier.decay_rate for tier in TIERS.values()})
 _BASES = (SEEN, VERIFIED)
 _LAST: Final = 1 << 52

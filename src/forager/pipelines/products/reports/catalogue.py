@@ -231,7 +231,7 @@ async def _shown_by(db: Database, url: str) -> list[ProductReport]:
 
 
 _BY_INDEX = ("brand", "category", "domain")
-"""The narrowest first."""
+"""Filters that an index serves, the most selective one first."""
 _EQUAL = (*_BY_INDEX, "availability", "currency")
 _BOUNDS = (("min_price", "price", ">="), ("max_price", "price", "<="), ("min_rating", "rating", ">="))
 

@@ -96,7 +96,8 @@ def _read_by_names(tree: Any, findings: FieldFindings) -> None:
 
 
 def _disagree(places: list[Any]) -> bool:
-    """An employer here and work there, in one answer without a word which is meant: neither is sure."""
+    """Return whether the places of one answer are in different cities, as an employer here and work there. No word of
+    it decides which one is meant, so neither is sure."""
     cities = {place.city for place in places if isinstance(place, NormalizedLocation) and place.city}
     return len(cities) > 1
 

@@ -291,7 +291,7 @@ def _one_employer(name: str, others: list[str]) -> bool:
 
 
 def read_prose(document: Document, title: str | None, findings: FieldFindings) -> None:
-    """Add the advertisement: an element that is called so, else the page's main text, else what is under the title."""
+    """Add the advertisement: an element named so, else the page's main text, else the lines below the title."""
     if not findings.wants("description"):
         return
     if _prose_in(_PROSE, LABEL, document, title, findings):

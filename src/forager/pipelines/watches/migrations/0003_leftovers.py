@@ -1,4 +1,4 @@
-"""A watch tells the page of a removed watch of its name from its own without comparing clocks."""
+"""A watch distinguishes its own page from that of a removed watch of the same name, without comparing clocks."""
 
 import sqlalchemy as sa
 from alembic import op
