@@ -3,11 +3,13 @@
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import ValidationError
 
 from forager.core.change import Change
-from forager.pipelines.alerts.channels import FiredAlert, NotifyChannel, message_of, quiet_end, slot_of
+from forager.pipelines.alerts.api import ChannelBody
+from forager.pipelines.alerts.channels import LONGEST_BODY, FiredAlert, NotifyChannel, message_of, quiet_end, slot_of
 from forager.pipelines.watches.observe import NOISY, by_word, compare_fields, compare_texts, learnt
-from forager.sdk.alert_rules import AlertRule, filled, fires
+from forager.sdk.alert_rules import AlertRule, filled, fires, title_of
 from forager.sdk.expressions import FieldType, compiled
 
 
@@ -55,6 +57,39 @@ def test_a_digest_lists_a_hundred_alerts_and_counts_the_rest() -> None:
     assert title == "103 alerts from Forager"
     assert body.count("- T") == 100
     assert body.endswith("- and 3 more")
+
+
+def test_a_digest_has_what_changed_in_each_alert_and_stays_within_the_longest_message() -> None:
+    url = "https://shop.example/oak"
+    alert = FiredAlert(
+        alert="r_1", channel="c", rule="r", change=1, record_kind="k", record_key="k", title="r: Oak table",
+        body=f"price: 60 → 45\n{url}", url=url, at=at("2026-03-14T12:00"),
+    )  # fmt: skip
+    assert message_of([alert, alert])[1].splitlines() == [f"- r: Oak table {url}", "  price: 60 → 45"] * 2
+
+    long = alert.model_copy(update={"body": "\n".join(["word " * 200] * 50)})
+    body = message_of([long] * 130)[1]
+    assert len(body) <= LONGEST_BODY
+    assert body.count("- r: Oak table") == 100
+    assert body.endswith("- and 30 more")
+
+
+def test_the_alert_of_a_product_is_named_after_the_product() -> None:
+    product = {"product_name": "Oak table", "price": 45, "url": "https://shop.example/oak", "url_hash": "5f0c"}
+    assert title_of(changed("changed", **product)) == "Oak table"
+
+
+@pytest.mark.parametrize("template", ["{nosuch.__class__}", "{Price}", "{old.price} now", "{}", "{ title }"])
+def test_a_template_with_what_is_no_placeholder_is_refused_at_its_entry(template: str) -> None:
+    with pytest.raises(ValidationError, match="is not a placeholder; write the name of a field"):
+        ChannelBody.model_validate({"name": "x", "url": "ntfy://topic", "title": template})
+    assert ChannelBody.model_validate({"name": "x", "url": "ntfy://topic", "title": "{title} {price}"}).title
+
+
+@pytest.mark.parametrize("hours", ["7-7", "07-7", "0-24", "24-0", "25-7", "22", "-"])
+def test_quiet_hours_that_are_none_or_all_of_the_day_are_refused(hours: str) -> None:
+    with pytest.raises(ValidationError, match="two different hours"):
+        ChannelBody.model_validate({"name": "x", "url": "ntfy://topic", "quiet": hours})
 
 
 def changed(op: str, **body: object) -> Change:

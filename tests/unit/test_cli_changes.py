@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from forager.cli.changes import changed_rows, read_since
+from forager.core.errors import Rejected
 from forager.sdk.cli.client import ListPage
 from forager.sdk.cli.invocation import Reached
 from tests.support.cli import Forager
@@ -17,7 +18,13 @@ NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 def change(number: int, hours: float, price: int, version: int, op: str = "changed") -> dict[str, Any]:
     moment = NOW - timedelta(hours=hours)
-    body = {"title": "Oak table", "price": price, "brand": "Oak", "version": version}
+    body = {
+        "product_name": "Oak table",
+        "url": "https://shop.example/oak",
+        "price": price,
+        "brand": "Oak",
+        "version": version,
+    }
     about = {"kind": "product", "key": "p1", "op": op, "version": version, "scope": "world"}
     return {"id": number, "at": moment.isoformat(), "body": body, **about}
 
@@ -37,6 +44,8 @@ class Api:
         return ListPage(found, {"last": LOG[-1]["id"], "next_after": found[-1]["id"] if found else LOG[-1]["id"]})
 
     async def get(self, path: str, **_: Any) -> Any:
+        if path == "/records":
+            return [{"kind": "product", "fields": ["product_name", "price"]}, {"kind": "place", "fields": ["phone"]}]
         assert path == "/records/product/p1/history"
         return LOG[::-1]
 
@@ -58,7 +67,22 @@ async def test_a_field_leaves_out_every_other_change_and_the_limit_keeps_the_new
 
     assert [(row["before"], row["now"]) for row in prices] == [(90, 80), (100, 90)]
     assert newest == prices[:1]
-    assert await changed_rows(reached, NOW - timedelta(days=9), None, "colour", 100) == []
+    assert await changed_rows(reached, NOW - timedelta(days=9), None, "phone", 100) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "said"),
+    [
+        (None, "prise", "no record has a field 'prise'. Did you mean 'price'"),
+        ("product", "phone", "no product has a field 'phone'. Choose from price, product_name."),
+    ],
+)
+async def test_a_field_that_no_such_record_has_is_refused(kind: str | None, field: str, said: str) -> None:
+    reached: Any = Reached(Api())  # type: ignore[arg-type]
+    with pytest.raises(Rejected) as refused:
+        await changed_rows(reached, NOW - timedelta(days=9), kind, field, 100)
+    assert refused.value.fields[0].field == "field"
+    assert refused.value.fields[0].message.startswith(said)
 
 
 @pytest.mark.parametrize("text", ["1d", "90m", "2026-03-14T12:00:00Z", "2026-03-14"])

@@ -21,13 +21,15 @@ def test_a_page_cannot_close_the_mark_around_it() -> None:
     assert text.marked("x") != text.marked("x")
 
 
-@pytest.mark.parametrize("chars", [50, 100, 333])
-def test_the_parts_of_a_text_are_the_whole_text(chars: int) -> None:
-    whole = "\n\n".join(f"Paragraph {number} " + "word " * number for number in range(30)).strip()
+@pytest.mark.parametrize("most", [-500, 0, 120, 333])
+@pytest.mark.parametrize("word", ["word ", '"quoted"\n', "日本語", "x" * 500])
+def test_the_parts_of_a_text_are_the_whole_text_however_little_room_there_is(most: int, word: str) -> None:
+    whole = "\n\n".join(f"Paragraph {number} " + word * number for number in range(30)).strip()
     got, start = "", 0
     while True:
-        piece = text.part_of(whole, start, chars)
-        assert len(piece.text) <= chars
+        piece = text.part_of(whole, start, most)
+        assert text.size(piece.text) - 2 <= max(most, text.LEAST_PART)
+        assert piece.next_start is None or piece.next_start > start
         got += piece.text
         if piece.next_start is None:
             break
@@ -55,7 +57,7 @@ def test_rows_are_cut_to_what_fits_and_one_is_always_there() -> None:
 @pytest.mark.parametrize(("given", "fits"), [(199, False), (200, True), (50_000, True), (50_001, False)])
 def test_the_number_of_tokens_has_limits(given: int, fits: bool) -> None:
     if fits:
-        assert text.room(given) == given * text.CHARS_PER_TOKEN
+        assert text.room(given) == given * text.BYTES_PER_TOKEN
     else:
         with pytest.raises(ValueError, match="max_tokens should be 200 to 50,000"):
             text.room(given)

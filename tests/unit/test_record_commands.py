@@ -11,7 +11,7 @@ import pytest
 
 from forager.app.features import FEATURES
 from forager.cli.feature_commands import FeatureCommand
-from forager.cli.record_commands import _columns
+from forager.cli.record_commands import _columns, _rows_of
 from forager.pipelines.places.reports import city_and_zip
 from tests.support.cli import Forager
 
@@ -36,7 +36,24 @@ def test_the_group_of_a_pipeline_has_the_commands_of_records_and_keeps_its_own(f
 
 def test_the_columns_of_a_list_begin_with_the_key_and_the_fields_that_people_look_for() -> None:
     rows = [{"version": 1, "decay": 0.5, "listing_key": "a:1", "units": [], "city": "Boston", "title": "Mill House"}]
-    assert _columns(rows) == ["listing_key", "title", "city", "decay"]
+    assert _columns(rows, "listing_key") == ["listing_key", "title", "city", "decay"]
+
+
+def test_a_key_stands_whole_in_a_narrow_list_and_a_long_one_wraps() -> None:
+    from rich.console import Console
+
+    long = "177442448323646442302_1281618532210961678_AbFvOqmtaWNoZWxsZQ"
+    for key in ("10071271810760386647", long):
+        rows = [{"version": 1, "place_uid": key, **{f"field_{n}": "word " * 20 for n in range(8)}}]
+        console = Console(width=80, color_system=None)
+        with console.capture() as shown:
+            console.print(_rows_of(rows, "place_uid", 80))
+        first = "".join(line[:40].split(" ")[0] for line in shown.get().splitlines()[2:])
+        assert first == key
+
+
+def test_a_list_begins_with_the_key_of_its_kind_whatever_its_name() -> None:
+    assert _columns([{"version": 1, "task_key": None, "url": "u", "watch": "w"}], "watch") == ["watch", "url"]
 
 
 def test_an_empty_store_has_no_records_and_an_export_of_it_is_empty(forager: Forager, tmp_path: Path) -> None:
@@ -98,6 +115,10 @@ def test_places_are_searched_by_word_and_exported_with_keyword_zip_and_city_firs
     assert [row["title"] for row in forager("places", "search", "COPPER", "--json").data] == ["The Copper Still"]
     assert "No record of the kind place matches." in forager("places", "search", "nothing like it").err
     assert forager("places", "search", "--where", "place_uid=b", "--json").data[0]["title"] == "Mill House"
+    assert len(forager("places", "search", "--where", "zip=85001", "--json").data) == 2  # as `export --where` has it
+    assert forager("places", "search", "--where", "zip=85009", "--json").data == []
+    assert "nosuch" in forager("places", "search", "--where", "nosuch=1").err
+    assert "9523048712390481237" in forager("places", "list").out
     for command in (["export", "place"], ["places", "export"]):
         forager(*command, "-o", "places.csv")
         header, first, second = csv.reader(Path("places.csv").read_text().splitlines())

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forager.core.change import name_of
 from forager.core.clock import seconds_with_unit
+from forager.core.errors import FieldError, Rejected
+from forager.core.ids import did_you_mean
 from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, with_api
 
@@ -68,7 +71,15 @@ def read_since(text: str) -> datetime:
 async def changed_rows(
     at: "Reached", since: datetime, kind: str | None, field: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each changed field, and one for each record that is new or gone, newest first."""
+    """Return a row for each changed field, and one for each record that is new or gone, newest first. Raises
+    `Rejected` for a field that no such record has."""
+    if field is not None:
+        kinds = [each for each in await at.api.get("/records") if kind in (None, each["kind"])]
+        known = {name for each in kinds for name in each["fields"]}
+        if kinds and field not in known:
+            choices = f" Choose from {', '.join(sorted(known))}." if kind else ""
+            what = f"no {kind or 'record'} has a field {field!r}.{did_you_mean(field, known)}{choices}"
+            raise Rejected("The request is not valid.", fields=[FieldError("field", what)])
     rows: list[dict[str, Any]] = []
     number = await _number_at(at, since)
     while True:
@@ -98,7 +109,7 @@ async def _number_at(at: "Reached", moment: datetime) -> int:
 
 async def _rows_of(at: "Reached", change: Mapping[str, Any]) -> list[dict[str, Any]]:
     body: Mapping[str, Any] = change["body"] or {}
-    name = body.get("title") or body.get("name") or change["key"]
+    name = name_of(body, change["key"])
     row = {"at": change["at"], "kind": change["kind"], "key": change["key"], "name": name, "op": change["op"]}
     blank = {"field": None, "before": None, "now": None}
     if change["op"] != "changed" or change["scope"] == "job":

@@ -78,10 +78,10 @@ def export(
 async def _write_all(
     at: "Reached", kind: str, form: ExportFormat, job: str | None, query: Mapping[str, Any], output: Path | None
 ) -> tuple[str, int]:
-    known = await _known(at, kind)
+    known = await known_kind(at, kind)
     asked = {**query, "job": await full_job(at.api, job) if job else None}
     # Read in pages and not as one stream, so that a restart of the answering process does not cut the file short.
-    path = _path(known, query)
+    path = list_path(known, query)
     fields = [*known["fields"], *(() if path.startswith("/records/") else FIRST)]
     columns = [*(name for name in FIRST if name in fields), *(n for n in fields if n not in FIRST)]
     pages = at.api.pages(path, **asked)
@@ -94,15 +94,15 @@ async def _write_all(
     return known["kind"], rows
 
 
-def _path(known: Mapping[str, Any], query: Mapping[str, Any]) -> str:
-    """Return the list to export: that of the kind's feature, whose rows have more columns, or the records, which have
+def list_path(known: Mapping[str, Any], query: Mapping[str, Any]) -> str:
+    """Return the list to read: that of the kind's feature, whose rows have more columns, or the records, which have
     filters and a past of their own."""
     rows = next((each.rows for each in all_features() if each.kind == known["kind"] and each.rows), None)
-    of_records = query["as_of"] is not None or any(name in known["filters"] for name in query)
+    of_records = query.get("as_of") is not None or any(name in known["filters"] for name in query)
     return f"/records/{part(known['kind'])}" if rows is None or of_records else rows
 
 
-async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
+async def known_kind(at: "Reached", kind: str) -> Mapping[str, Any]:
     """Return the API's description of a kind. Accepts the plural (`places` for `place`). Raises `Rejected`, listing the
     kinds."""
     kinds = {each["kind"]: each for each in await at.api.get("/records")}

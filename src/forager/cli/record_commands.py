@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from forager.cli import changes as change_table
-from forager.cli.export import ExportFormat, filters_of
+from forager.cli.export import ExportFormat, filters_of, known_kind, list_path
 from forager.cli.export import export as export_kind
 from forager.core.errors import NotFound, Rejected
 from forager.sdk.cli.client import part
@@ -21,6 +21,10 @@ NEWEST = 20
 """Jobs in which a record of job scope is looked for."""
 SHOWN = 6
 """Columns of a list."""
+KEY_WIDTH = 40
+"""Characters of a key on one line."""
+LEAST_WIDTH = 8
+"""Characters of a value below which its column is left out."""
 QUIET = frozenset({"version", "first_seen_at", "changed_at", "times_seen", "job", "evidence", "unseen"})
 NAMED_FIRST = (
     "title",
@@ -54,13 +58,14 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
 
         async def ask(at: Any) -> Any:
             chosen = None if job is None else await full_job(at.api, job)
-            return await at.api.get(f"/records/{part(kind)}", job=chosen, limit=limit)
+            found = await at.api.get(f"/records/{part(kind)}", job=chosen, limit=limit)
+            return found, await known_kind(at, kind)
 
-        found = with_api(context, ask)
+        found, known = with_api(context, ask)
         if as_json:
             render.show_json(found)
         elif found:
-            render.out().print(_rows_of(found))
+            render.out().print(_rows_of(found, known["key"]))
         else:
             render.notes().print(f"No records of the kind {kind}.", markup=False)
 
@@ -82,21 +87,22 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
 
         given = filters_of(where or [])
 
-        async def ask(at: Any) -> list[Any]:
+        async def ask(at: Any) -> Any:
             chosen = None if job is None else await full_job(at.api, job)
+            known = await known_kind(at, kind)
+            path = f"/records/{part(kind)}" if words or not given else list_path(known, given)
             found: list[Any] = []
-            query = {**given, "search": words or None, "job": chosen}
-            async for page in at.api.pages(f"/records/{part(kind)}", **query):
+            async for page in at.api.pages(path, **given, search=words or None, job=chosen):
                 found += page
                 if len(found) >= limit:
                     break
-            return found[:limit]
+            return found[:limit], known
 
-        found = with_api(context, ask, fields={"search": "words"})
+        found, known = with_api(context, ask, fields={"search": "words"})
         if as_json:
             render.show_json(found)
         elif found:
-            render.out().print(_rows_of(found))
+            render.out().print(_rows_of(found, known["key"]))
         else:
             render.notes().print(f"No record of the kind {kind} matches.", markup=False)
 
@@ -203,26 +209,44 @@ def _needs_job(wrong: Rejected) -> bool:
     return any(each.field == "job" for each in wrong.fields)
 
 
-def _rows_of(found: Sequence[Mapping[str, Any]]) -> Any:
+def _rows_of(found: Sequence[Mapping[str, Any]], key: str, width: int | None = None) -> Any:
+    """Return a table. The key stands whole, to be copied; one above `KEY_WIDTH` wraps. The other values share the rest
+    of the width, each on one line, and columns without room are left out."""
     from forager.sdk.cli import render
 
-    names = _columns(found)
-    rows = render.table(*(name.replace("_", " ") for name in names))
-    for column in rows.columns:
-        column.no_wrap = True
+    names = _columns(found, key)
+    longest = [max(len(name), *(len(str(each.get(name))) for each in found)) for name in names]
+    own = min(KEY_WIDTH, longest[0])
+    others = _shares(longest[1:], (width or render.out().width) - own - 2)
+    rows = render.table(*(name.replace("_", " ") for name in names[: len(others) + 1]), fold=(key.replace("_", " "),))
+    rows.columns[0].width = own
+    for column, share in zip(rows.columns[1:], others, strict=True):
+        column.no_wrap, column.width = True, share
     for each in found:
-        rows.add_row(*(render.plain(each.get(name)) for name in names))
+        rows.add_row(*(render.plain(each.get(name)) for name in names[: len(others) + 1]))
     return rows
 
 
-def _columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def _shares(wanted: Sequence[int], room: int) -> list[int]:
+    """Share a width among columns: each gets what it wants or as much as the widest other; the last ones are left out
+    while that is too little to read."""
+    for kept in range(len(wanted), 0, -1):
+        left, shares = room - kept, [0] * kept
+        for done, place in enumerate(sorted(range(kept), key=wanted.__getitem__)):
+            shares[place] = min(wanted[place], left // (kept - done))
+            left -= shares[place]
+        if all(share >= min(want, LEAST_WIDTH) for share, want in zip(shares, wanted, strict=False)):
+            return shares
+    return []
+
+
+def _columns(found: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Return the key and the first columns that hold plain values in some record, those with a known name first."""
-    keys = [name for name in found[0] if name.endswith(("_uid", "_key")) or name == "key"][:1]
-    first = [*keys, *(name for name in NAMED_FIRST if name in found[0])]
+    first = [key, *(name for name in NAMED_FIRST if name in found[0])]
     names = list(dict.fromkeys([*first, *found[0]]))
     plain = [
         name
         for name in names
-        if name not in QUIET and any(isinstance(each.get(name), str | int | float) for each in found)
+        if name == key or (name not in QUIET and any(isinstance(each.get(name), str | int | float) for each in found))
     ]
     return plain[:SHOWN]

@@ -47,7 +47,8 @@ class ApiError(ForagerError):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        named = "; ".join(f"{each.field}: {each.message}" for each in self.fields)
+        texts = [f"{each.field}: {each.message}" for each in self.fields]
+        named = "; ".join(each for each in texts if each not in self.message)
         return f"{self.message} ({named})" if named else self.message
 
 

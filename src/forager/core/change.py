@@ -52,3 +52,14 @@ class Change:
     def identity(self) -> str:
         """Return a text that identifies the record: two changes with the same identity are about the same record."""
         return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"
+
+
+_NAMES = ("title", "product_name", "name", "account_name", "address", "target_url", "url", "text", "key")
+
+
+def name_of(body: Mapping[str, Any] | None, key: str) -> str:
+    """Return what people know a record by: its title, name, address or URL; its key if it has none of them."""
+    for name in _NAMES:
+        if isinstance(value := (body or {}).get(name), str) and value.strip():
+            return " ".join(value.split())
+    return key

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forager import __version__
@@ -53,11 +53,25 @@ class AgentSessions:
         return self._sessions[name]
 
 
+class _StrictServer(MCPServer[Any]):
+    """A server that refuses arguments that a tool does not have. The SDK drops them, so that a limit under another name
+    would be ignored while the call spends."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        tool = getattr(AgentTools, name, None)
+        known = [each for each in inspect.signature(tool).parameters if each != "self"] if tool else []
+        if tool and (unknown := [each for each in arguments if each not in known]):
+            raise ToolError(f"{name} has no argument {', '.join(map(repr, unknown))}; it has {', '.join(known)}.")
+        return await super().call_tool(name, arguments, context)
+
+
 def build_server(
     forager: AsyncForager, budget: AgentBudget | None = None, *, name: str = DEFAULT_SESSION
 ) -> MCPServer[Any]:
     """Return a server over this client. `name` is the session of calls that name none."""
-    server: MCPServer[Any] = MCPServer("forager", title="Forager", version=__version__, instructions=INSTRUCTIONS)
+    server: MCPServer[Any] = _StrictServer("forager", title="Forager", version=__version__, instructions=INSTRUCTIONS)
     sessions = AgentSessions(forager, budget or AgentBudget(), name)
     sample = AgentTools(forager, SessionBudget(forager, name, budget or AgentBudget()))
     for tool in sample.all():

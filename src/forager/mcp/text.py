@@ -14,8 +14,10 @@ from typing import Any
 
 import orjson
 
-CHARS_PER_TOKEN = 3
-"""A low estimate, so that an answer never has more tokens than requested."""
+BYTES_PER_TOKEN = 3
+"""A low estimate, in any script, so that an answer never has more tokens than requested."""
+LEAST_PART = 120
+"""Bytes of text that a part of a page has at least, however little room there is: a reader always gets on."""
 FEWEST_TOKENS, MOST_TOKENS = 200, 50_000
 LONGEST_VALUE = 240
 """Characters of one value in a list; a record of its own has all of them."""
@@ -52,14 +54,14 @@ def marked(text: str, word: str | None = None) -> str:
 
 def tokens(text: str) -> int:
     """Return how many tokens a text has at most, roughly."""
-    return -(-len(text) // CHARS_PER_TOKEN)
+    return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def room(max_tokens: int) -> int:
-    """Return the characters that an answer may have. Raises `ValueError` outside of the limits."""
+    """Return the bytes that an answer may have. Raises `ValueError` outside of the limits."""
     if not FEWEST_TOKENS <= max_tokens <= MOST_TOKENS:
         raise ValueError(f"max_tokens should be {FEWEST_TOKENS} to {MOST_TOKENS:,}, not {max_tokens:,}.")
-    return max_tokens * CHARS_PER_TOKEN
+    return max_tokens * BYTES_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,32 @@ class TextPart:
     total: int
 
 
-def part_of(text: str, start: int, chars: int) -> TextPart:
-    """Return the part of a text that begins at `start` and fits, cut at the end of a paragraph or a line if it can."""
+def part_of(text: str, start: int, most: int) -> TextPart:
+    """Return the part of a text that begins at `start` and has at most `most` bytes in JSON, or `LEAST_PART` if that is
+    more; cut at the end of a paragraph or a line if it can."""
     text = clean(text)
     if start < 0 or (start and start >= len(text)):
         raise ValueError(f"start should be 0 to {max(0, len(text) - 1):,}, not {start:,}.")
-    end = start + chars
+    end = start + _fitting_start(text[start : start + max(most, LEAST_PART)], max(most, LEAST_PART))
     if end >= len(text):
         return TextPart(text[start:], None, len(text))
     for cut in ("\n\n", "\n", " "):
-        if (at := text.rfind(cut, start + chars // 2, end)) > 0:
+        if (at := text.rfind(cut, start + (end - start) // 2, end)) > 0:
             end = at + len(cut)
             break
     return TextPart(text[start:end], end, len(text))
+
+
+def _fitting_start(text: str, most: int) -> int:
+    """Return how many characters of a text have at most `most` bytes in JSON."""
+    fits, too_many = 0, len(text) + 1
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if size(text[:middle]) - 2 <= most:  # without its quotation marks
+            fits = middle
+        else:
+            too_many = middle
+    return fits
 
 
 def short(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,21 +108,21 @@ def short(row: Mapping[str, Any]) -> dict[str, Any]:
 def _short(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
         return value[: LONGEST_VALUE - 1] + "…"
-    if isinstance(value, list | dict) and len(json_text(value)) > LONGEST_VALUE:
+    if isinstance(value, list | dict) and size(value) > LONGEST_VALUE:
         return f"({len(value):,} {'entries' if isinstance(value, list) else 'fields'})"
     return value
 
 
 def fitting(
-    rows: Sequence[Mapping[str, Any]], chars: int, shape: Callable[[Mapping[str, Any]], Any] = short
+    rows: Sequence[Mapping[str, Any]], most: int, shape: Callable[[Mapping[str, Any]], Any] = short
 ) -> list[Any]:
     """Return the first rows that fit; one at least, so that a reader of pages always gets on."""
     kept: list[Any] = []
     used = 2
     for row in rows:
         shaped = shape(row)
-        used += len(json_text(shaped)) + 1
-        if kept and used > chars:
+        used += size(shaped) + 1
+        if kept and used > most:
             break
         kept.append(shaped)
     return kept
@@ -115,3 +130,8 @@ def fitting(
 
 def json_text(value: Any) -> str:
     return orjson.dumps(value, default=str).decode()
+
+
+def size(value: Any) -> int:
+    """Return the bytes of a value in JSON."""
+    return len(orjson.dumps(value, default=str))

@@ -19,7 +19,9 @@ from forager.mcp.budget import OverBudget, SessionBudget
 TOKENS = 4_000
 MOST_CRAWLED = 200
 ABOUT = 600
-"""Characters of an answer besides its rows."""
+"""Bytes of an answer besides its rows."""
+AROUND = 160
+"""Bytes around the text of a page: the two marks, and the names and numbers of its part."""
 PIPELINES = ("places", "products", "scrape", "sites")
 Pipeline = Literal["places", "products", "scrape", "sites"]
 
@@ -68,7 +70,7 @@ class AgentTools:
         target_type: str = "page",
         start: int = 0,
         max_tokens: int = TOKENS,
-        max_age: str | None = None,
+        max_age: str | int | None = None,
         actions: list[dict[str, Any]] | None = None,
         schema: str | dict[str, Any] | None = None,
     ) -> dict[str, Any]:
@@ -77,24 +79,29 @@ class AgentTools:
         target_type: `page` (any page), or job_posting, company_website, product, listing, linkedin_profile, which
         return the fields of such a page. schema: the name of a stored schema, or a schema, instead: its fields, without
         described ones, which cost money (start_job reads them).
-        max_age: answer from a stored page that is at most this old (10m, 6h, 7d), without a request; `stored` is then
-        true. actions: what a browser does first, such as [{"do": "type", "selector": "#q", "text": "oak"},
-        {"do": "press", "key": "Enter"}, {"do": "wait_for", "selector": ".results"}]; also click, select, scroll, wait.
+        max_age: answer from a stored page that is at most this old (10m, 6h, 7d, or seconds), without a request;
+        `stored` is then true. actions: what a browser does first, such as [{"do": "type", "selector": "#q", "text":
+        "oak"}, {"do": "press", "key": "Enter"}, {"do": "wait_for", "selector": ".results"}]; also click, select,
+        scroll, wait.
         If next_start is set, call read_result with the task_id to read on; it is free.
         """
-        chars, age = text.room(max_tokens), None if max_age is None else round(read_seconds(max_age))
-        await self._budget.reserve("read_page", url, settled=True, pages=1)
+        most, age = text.room(max_tokens), _age(max_age)
+        spend = await self._budget.reserve("read_page", url, settled=True, pages=1)
         formats = ["markdown"] if target_type == "page" and schema is None else None
-        read = await self._forager.scrape(
-            url,
-            target_type,
-            formats=formats,
-            max_age=age,
-            actions=actions,
-            page_schema=schema,
-            max_usd=None if schema is None else "0",
-        )
-        return _page(read, start, chars)
+        try:
+            read = await self._forager.scrape(
+                url,
+                target_type,
+                formats=formats,
+                max_age=age,
+                actions=actions,
+                page_schema=schema,
+                max_usd=None if schema is None else "0",
+            )
+        except REFUSED:
+            await self._budget.settle(spend)  # nothing was requested
+            raise
+        return _page(read, start, most)
 
     async def read_result(self, task_id: str, start: int = 0, max_tokens: int = TOKENS) -> dict[str, Any]:
         """Read on in a page that was fetched before, from character `start`. Free."""
@@ -115,7 +122,7 @@ class AgentTools:
         Costs one page of the budget for each (at most max_pages). Returns url, title, task_id and the beginning of
         each; call read_result with a task_id for the whole text, free.
         """
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         if not 1 <= max_pages <= MOST_CRAWLED or not 0 <= depth <= 5:
             raise ToolProblem(f"max_pages should be 1 to {MOST_CRAWLED}, and depth 0 to 5.")
         spend = await self._budget.reserve("crawl_site", url, pages=max_pages)
@@ -124,9 +131,9 @@ class AgentTools:
             await self._crawl(url, max_pages, depth, found)
         finally:
             await self._budget.settle(spend, pages=len(found))
-        each = max(80, (chars - ABOUT) // max(1, len(found)) - 300)
+        each = max(80, (most - ABOUT) // max(1, len(found)) - 300)
         shown = [{**page, "beginning": page["beginning"][:each]} if "beginning" in page else page for page in found]
-        kept = text.fitting(shown, chars - ABOUT, dict)
+        kept = text.fitting(shown, most - ABOUT, dict)
         return {
             "pages_read": len(found),
             "failed": sum("problem" in page for page in found),
@@ -149,26 +156,26 @@ class AgentTools:
         Costs one page of the budget for each sitemap and page that is requested (at most max_pages). include: paths,
         such as ["/docs/*"]. With the next_cursor of an earlier answer: the next addresses, free.
         """
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         if cursor is None:
             if not 1 <= max_pages <= MOST_CRAWLED:
                 raise ToolProblem(f"max_pages should be 1 to {MOST_CRAWLED}.")
             await self._map(url, max_pages, include or [])
         site = host_of(url)
         rows, following = await self._listed(f"/sites/{part(site)}/map", {"limit": 500}, cursor)
-        kept = text.fitting(rows, chars - ABOUT, lambda row: text.clean(row["url"]))
+        kept = text.fitting(rows, most - ABOUT, lambda row: text.clean(row["url"]))
         return {"site": site, "untrusted": text.UNTRUSTED, "urls": kept, "next_cursor": following(len(kept))}
 
     async def read_site_page(self, url: str, start: int = 0, max_tokens: int = TOKENS) -> dict[str, Any]:
         """Read a page that a sites job has stored, by its address, from character `start`. Free."""
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         page = (await self._forager.request("GET", "/sites/page", query={"url": url})).data
         about = {name: page[name] for name in ("url", "title", "language", "changed_at", "gone_at")}
         about = {"untrusted": text.UNTRUSTED, **text.short(about)}
         if page["form"] == "fields":
             fields = text.cleaned(page["fields"])
-            return {**about, "fields": fields if len(text.json_text(fields)) < chars - ABOUT else text.short(fields)}
-        piece = text.part_of(page["content"] or "", start, chars - ABOUT)
+            return {**about, "fields": fields if text.size(fields) < most - ABOUT else text.short(fields)}
+        piece = text.part_of(page["content"] or "", start, most - text.size(about) - AROUND)
         return {**about, "content": text.marked(piece.text), "start": start, "next_start": piece.next_start}
 
     async def _map(self, url: str, max_pages: int, include: Sequence[str]) -> None:
@@ -186,19 +193,19 @@ class AgentTools:
             raise ToolProblem(f"{url} could not be read. job_status of {job['id']} has the reason.")
 
     async def search_web(
-        self, query: str, read: int = 0, max_age: str | None = None, max_tokens: int = TOKENS
+        self, query: str, read: int = 0, max_age: str | int | None = None, max_tokens: int = TOKENS
     ) -> dict[str, Any]:
         """Search the web: title, url and snippet of ten results. Costs a credit, and a page for each result to read.
 
         read: also return the main text of this number of the first results (up to 10), each cut to its share of
         max_tokens. max_age: read stored pages up to this age (10m, 6h, 7d) instead of requesting them.
         """
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         if not 0 <= read <= 10:
             raise ToolProblem("read should be 0 to 10.")
         options: dict[str, Any] = {
             "read": read,
-            "max_age": None if max_age is None else round(read_seconds(max_age)),
+            "max_age": _age(max_age),
             "max_credits": 1,
         }
         plan = await self._forager.web.plan(query, **options)
@@ -216,9 +223,9 @@ class AgentTools:
         await self._budget.settle(
             spend, job=found["job_id"], credits=credits_, usd=str(spent.quantize(Decimal("0.000001"))), pages=asked
         )
-        share = max(200, (chars - ABOUT) // max(1, asked) - 400)
+        share = max(200, (most - ABOUT) // max(1, asked) - 400)
         rows = [_hit(each, share) for each in found["results"]]
-        return {"untrusted": text.UNTRUSTED, "credits": credits_, "results": text.fitting(rows, chars - ABOUT, dict)}
+        return {"untrusted": text.UNTRUSTED, "credits": credits_, "results": text.fitting(rows, most - ABOUT, dict)}
 
     async def _crawl(self, url: str, max_pages: int, depth: int, found: list[dict[str, Any]]) -> None:
         host, seen, layer = urlsplit(url).netloc, {_bare(url)}, [url]
@@ -283,9 +290,9 @@ class AgentTools:
         }
         if words is None:
             return await self._list("/products", query, cursor, max_tokens)
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         got = await self._forager.request("GET", "/products/search", query={"q": words, "limit": 50, **query})
-        return _rows([hit["product"] for hit in got.data["hits"]], chars)
+        return _rows([hit["product"] for hit in got.data["hits"]], most)
 
     async def search_listings(
         self,
@@ -308,13 +315,12 @@ class AgentTools:
 
     async def get_record(self, kind: str, key: str, max_tokens: int = TOKENS) -> dict[str, Any]:
         """Return one record whole, with its last changes. kind: place, product, listing, review, scrape_result …"""
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         record = text.cleaned(await self._forager.records.get(kind, key))
-        whole = text.json_text(record)
-        if len(whole) > chars - ABOUT:
+        if text.size(record) > most - ABOUT:
             record = text.short(record)
         answer = {"untrusted": text.UNTRUSTED, "record": record, "changes": []}
-        left = chars - len(text.json_text(answer))
+        left = most - text.size(answer)
         history = [row async for row in self._forager.records.history(kind, key)][:20]
         answer["changes"] = text.fitting(history, left) if left > ABOUT else []
         return answer
@@ -326,19 +332,19 @@ class AgentTools:
 
         kinds: such as `product,place`. Call again with after=next_after for more, or later for news. Free.
         """
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         number = await self._forager.changes.number_at(_moment(since)) if after is None else after
         got = await self._forager.request("GET", "/changes", query={"after": number, "kinds": kinds, "limit": 200})
         rows = [{name: row[name] for name in ("id", "kind", "key", "op", "at", "body")} for row in got.data]
-        kept = text.fitting(rows, chars - ABOUT)
+        kept = text.fitting(rows, most - ABOUT)
         upto = kept[-1]["id"] if len(kept) < len(rows) else got.meta["next_after"]
         more = max(0, int(got.meta["last"]) - int(upto))
         return {"untrusted": text.UNTRUSTED, "changes": kept, "next_after": upto, "numbers_after_that": more}
 
     async def _list(self, path: str, query: Mapping[str, Any], cursor: str | None, max_tokens: int) -> dict[str, Any]:
-        chars = text.room(max_tokens)
+        most = text.room(max_tokens)
         rows, following = await self._listed(path, query, cursor)
-        answer = _rows(rows, chars)
+        answer = _rows(rows, most)
         return {**answer, "next_cursor": following(len(answer["rows"]))}
 
     async def _listed(
@@ -371,7 +377,7 @@ class AgentTools:
         cost, plan, params = await self._cost(pipeline, params)
         left = await self._budget.left()
         covered = all(Decimal(str(cost[name])) <= Decimal(str(left[name])) for name in cost)
-        return {"worst_cost": cost, "budget_left": left, "covered": covered, "plan": plan, "params": params}
+        return {"worst_cost": cost, "budget_left": left, "covered": covered, "plan": plan, "params": text.short(params)}
 
     async def start_job(self, pipeline: Pipeline, params: dict[str, Any]) -> dict[str, Any]:
         """Start a job and return its id at once. Its worst case is reserved from the budget; estimate_job shows it."""
@@ -405,11 +411,13 @@ class AgentTools:
         await self._forager.jobs.cancel(job)
         return await self.job_status(job)
 
-    async def show_budget(self) -> dict[str, Any]:
-        """Show the rest of this session's budget, and its spending by item."""
+    async def show_budget(self, max_tokens: int = TOKENS) -> dict[str, Any]:
+        """Show the rest of this session's budget, and its last spends by item."""
+        most = text.room(max_tokens)
         left = await self._budget.left()
         spends = [{**each, "about": str(each["about"])[:120]} for each in await self._budget.spends()]
-        return {"session": self._budget.name, "left": left, "spent_on": text.fitting(spends, 4_000)}
+        answer = {"session": self._budget.name, "left": left, "spent_on": []}
+        return {**answer, "spent_on": text.fitting(spends, most - text.size(answer))}
 
     async def _cost(
         self, pipeline: str, params: Mapping[str, Any]
@@ -438,7 +446,7 @@ class AgentTools:
         return {"pages": params["max_pages"]}, None, {"recrawl": False, **params}
 
 
-def _page(read: PageResult, start: int, chars: int) -> dict[str, Any]:
+def _page(read: PageResult, start: int, most: int) -> dict[str, Any]:
     about: dict[str, Any] = {
         "url": read.url,
         "page_url": read.page_url,
@@ -447,10 +455,11 @@ def _page(read: PageResult, start: int, chars: int) -> dict[str, Any]:
     }
     if read.stored:
         about |= {"stored": True, "fetched_at": read.fetched_at}
+    about = text.short(about)
     if read.target_type != "page" or "markdown" not in read.fields:
         fields = text.cleaned(read.fields)
-        return {**about, "fields": fields if len(text.json_text(fields)) < chars - ABOUT else text.short(fields)}
-    piece = text.part_of(read.markdown or "", start, chars - ABOUT)
+        return {**about, "fields": fields if text.size(fields) < most - ABOUT else text.short(fields)}
+    piece = text.part_of(read.markdown or "", start, most - text.size(about) - AROUND)
     return {
         **about,
         "content": text.marked(piece.text),
@@ -486,8 +495,8 @@ def _crawled(read: PageResult | PageFailed, url: str) -> dict[str, Any]:
     }
 
 
-def _rows(rows: list[Mapping[str, Any]], chars: int) -> dict[str, Any]:
-    kept = text.fitting(rows, chars - ABOUT)
+def _rows(rows: list[Mapping[str, Any]], most: int) -> dict[str, Any]:
+    kept = text.fitting(rows, most - ABOUT)
     return {
         "untrusted": text.UNTRUSTED,
         "shown": len(kept),
@@ -495,6 +504,11 @@ def _rows(rows: list[Mapping[str, Any]], chars: int) -> dict[str, Any]:
         "rows": kept,
         "next_cursor": None,
     }
+
+
+def _age(given: str | int | None) -> int | None:
+    """Return an age in seconds, given as such or with its unit."""
+    return round(read_seconds(given)) if isinstance(given, str) else given
 
 
 def _bare(url: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import orjson
 
-from forager.core.change import Change
+from forager.core.change import Change, name_of
 from forager.core.database import Database
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ids import checked_name, near_names, unknown_choice
@@ -260,18 +260,13 @@ async def one_rule(db: Database, name: str) -> AlertRule:
 # ── words ──
 
 
-_NAMES = ("title", "name", "address", "url", "text", "key")
-_PLACEHOLDER = re.compile(r"\{([a-z_]{1,64})\}")
+PLACEHOLDER = re.compile(r"\{([a-z_]{1,64})\}")
 LONGEST_LINE = 300
 
 
 def title_of(change: Change) -> str:
-    """Return what names the record of a change: its title, name or address."""
-    body = change.body or {}
-    for name in _NAMES:
-        if isinstance(value := body.get(name), str) and value.strip():
-            return " ".join(value.split())[:LONGEST_LINE]
-    return change.key
+    """Return what names the record of a change: its title, name or address, on one line."""
+    return name_of(change.body, change.key)[:LONGEST_LINE]
 
 
 def difference_of(change: Change, old: Mapping[str, Any] | None, most: int = 8) -> list[str]:
@@ -297,7 +292,7 @@ def shown(value: Any) -> str:
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
     """Fill `{name}` in a template. A name without a value stays empty; there is no other syntax."""
-    return _PLACEHOLDER.sub(lambda found: "" if (v := values.get(found[1])) is None else shown_whole(v), template)
+    return PLACEHOLDER.sub(lambda found: "" if (v := values.get(found[1])) is None else shown_whole(v), template)
 
 
 def shown_whole(value: Any) -> str:

@@ -109,6 +109,44 @@ async def test_an_agent_reads_a_page_whose_hidden_text_is_gone_and_which_is_mark
     assert {each["tool"] for each in left["spent_on"]} == {"read_page"}
 
 
+@pytest.mark.parametrize("most", [200, 250, 400])
+async def test_a_page_is_read_whole_in_parts_with_the_fewest_tokens(tmp_path: Path, most: int) -> None:
+    async with opened(tmp_path) as (_, url, site), agent(url) as (client, _forager):
+        given: dict[str, Any] = {"url": site.url("/two"), "max_tokens": most}
+        part = await called(client, "read_page", **given)
+        words = ""
+        while True:
+            assert len(json.dumps(part)) <= most * 3
+            words += part["content"].split("\n", 1)[1].rsplit("\n", 1)[0]
+            if part["next_start"] is None:
+                break
+            assert part["next_start"] > part["start"]
+            given = {"task_id": part["task_id"], "start": part["next_start"], "max_tokens": most}
+            part = await called(client, "read_result", **given)
+        for _page in range(3):
+            await called(client, "read_page", url=site.url("/"))
+        budget = await called(client, "show_budget", max_tokens=200)
+
+    assert words.split() == ["#", "Two", "Only", "two.", "[One](" + site.url("/one") + ")"]
+    assert len(json.dumps(budget)) <= 200 * 3
+    assert budget["spent_on"]
+
+
+async def test_a_request_that_is_not_valid_costs_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (_, url, site), agent(url) as (client, _forager):
+        wrong = await refused(client, "read_page", url="ftp://x.example/")
+        unknown = await refused(client, "crawl_site", url=site.url("/"), limit=1)
+        fetched = len(site.seen)
+        left = await called(client, "show_budget")
+        await called(client, "read_page", url=site.url("/two"), max_age=3600)
+        again = await called(client, "read_page", url=site.url("/two"), max_age="1h")
+
+    assert "target_url" in wrong
+    assert unknown.endswith("crawl_site has no argument 'limit'; it has url, max_pages, depth, max_tokens.")
+    assert (fetched, left["left"]["pages"]) == (0, MONEY.pages)
+    assert again["stored"]
+
+
 async def test_a_site_is_crawled_on_its_own_host_and_only_read_pages_are_paid_for(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, url, site), agent(url) as (client, _forager):
         crawled = await called(client, "crawl_site", url=site.url("/"), max_pages=5)
@@ -130,6 +168,7 @@ async def test_a_spend_over_the_budget_is_refused_and_nothing_is_fetched__S23(tm
     assert "budget" in why
     assert len(site.seen) == before
     assert "credits" in paid
+    assert "too few credits and dollars:" in paid
     assert jobs == []
 
 

@@ -94,9 +94,14 @@ class AgentSpends:
         )
         if not rows:
             spent = await self.session(session)
+            names = (("pages", "pages"), ("credits", "credits"), ("usd", "dollars"))
+            short = [
+                word for name, word in names if getattr(spent, name) + getattr(amounts, name) > getattr(most, name)
+            ]
             raise Conflict(
                 f"The budget of session {session!r} does not cover this: {_text(amounts)} more, {_text(spent)} spent"
-                f" or reserved, {_text(most)} allowed. Ask an operator for a larger budget, or do less."
+                f" or reserved, {_text(most)} allowed. It has too few {' and '.join(short) or 'of them left'}: ask an"
+                " operator for a larger budget, or do less."
             )
         return _spend(rows[0])
 

@@ -22,6 +22,7 @@ from forager.pipelines.alerts.app_steps import VAULT, check_hosts, opened, send_
 from forager.pipelines.alerts.channels import HOUR, NotifyChannel
 from forager.sdk.alert_rules import (
     MOST_CHANNELS,
+    PLACEHOLDER,
     AlertRule,
     add_rule,
     checked,
@@ -101,8 +102,18 @@ class ChannelBody(BaseModel):
         if value is None:
             return None
         hours = re.fullmatch(r"(\d{1,2})-(\d{1,2})", value, re.ASCII)
-        if hours is None or max(map(int, hours.groups())) > 24 or hours[1] == hours[2]:
+        if hours is None or max(map(int, hours.groups())) > 24 or int(hours[1]) % 24 == int(hours[2]) % 24:
             raise ValueError("has two different hours from 0 to 24, as 22-7")
+        return value
+
+    @field_validator("title", "body")
+    @classmethod
+    def _placeholders(cls, value: str | None) -> str | None:
+        for found in re.findall(r"\{[^{}]*\}", value or ""):
+            if not PLACEHOLDER.fullmatch(found):
+                raise ValueError(
+                    f"{found} is not a placeholder; write the name of a field in lower case, as {{title}} or {{price}}"
+                )
         return value
 
     def row(self) -> NotifyChannel:

@@ -12,6 +12,9 @@ from forager.core.table import Effect, TableRow
 
 HOUR = 3600
 MOST_LISTED = 100
+LINES_LISTED = 3
+"""Lines of what has changed, for each alert of a digest."""
+LONGEST_LINE = 200
 """Alerts that one digest lists; the others are counted in it."""
 MOST_JOINED = 1_000
 """Alerts that one digest covers."""
@@ -110,10 +113,21 @@ def message_of(alerts: Sequence[FiredAlert]) -> tuple[str, str]:
     """Return the title and the body of the message about these alerts."""
     if len(alerts) == 1:
         return alerts[0].title, alerts[0].body
-    lines = [f"- {each.title}{f' {each.url}' if each.url else ''}" for each in alerts[:MOST_LISTED]]
-    if len(alerts) > MOST_LISTED:
-        lines.append(f"- and {len(alerts) - MOST_LISTED:,} more")
-    return f"{len(alerts):,} alerts from Forager", "\n".join(lines)[:LONGEST_BODY]
+    more = [f"- and {len(alerts) - MOST_LISTED:,} more"] if len(alerts) > MOST_LISTED else []
+    listed = [_listed(each) for each in alerts[:MOST_LISTED]]
+    body = "\n".join([line for lines in listed for line in lines] + more)
+    if len(body) > LONGEST_BODY:
+        body = "\n".join([lines[0] for lines in listed] + more)
+    return f"{len(alerts):,} alerts from Forager", body[:LONGEST_BODY]
+
+
+def _listed(alert: FiredAlert) -> list[str]:
+    """Return an alert as an entry of a list: its title and address, and the first lines of what has changed."""
+    changed = [line for line in alert.body.splitlines() if line.strip() and line != alert.url]
+    return [
+        f"- {alert.title}{f' {alert.url}' if alert.url else ''}",
+        *(f"  {line[:LONGEST_LINE]}" for line in changed[:LINES_LISTED]),
+    ]
 
 
 def note_try(task: Any, end: TaskTry) -> Sequence[Effect]:
