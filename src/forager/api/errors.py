@@ -46,7 +46,7 @@ def answer_errors(api: FastAPI) -> None:
 
 
 async def _forager(request: Request, error: Exception) -> Response:
-    """The most specific class first: a NotFound is also a Rejected."""
+    """Return the response for an error, by its most specific class: a NotFound is also a Rejected."""
     scope = request.scope
     match error:
         case NotFound():

@@ -209,7 +209,7 @@ def _queue_metrics(queues: Mapping[str, QueueLoad], now: datetime | None) -> Ite
 
 
 def _gauges(of: str, gauges: Gauges[T], statuses: Sequence[T]) -> Iterable[Metric]:
-    """One gauge for each entry of a table, with a value for each status, by its name."""
+    """Yield one gauge for each entry of a table, with a value for each status, by its name."""
     for name, about, value in gauges:
         gauge = GaugeMetricFamily(f"forager_{of}_{name}", about, labels=[of])
         for status in statuses:

@@ -61,7 +61,7 @@ LANES_LOOKED_AT = 200
 WINDOW = 30.0
 """Seconds over which rates are computed."""
 SLOW = 10.0
-"""Seconds between two looks at what changes slowly: spending, shares, concerns of features."""
+"""Seconds between two reads of slowly changing data: spending, shares, concerns of features."""
 
 log = structlog.get_logger("forager.api")
 
@@ -285,7 +285,7 @@ def _waiting(lanes: Sequence[LaneReport]) -> list[WaitingLane]:
 
 
 def _sink(status: SinkStatus) -> SinkBrief:
-    """Return a sink in one line. An error that a later try made good is left out."""
+    """Return a sink in one line. The error of a try before a success is left out."""
     fails = status.failing_since is not None
     behind = status.behind + status.waiting
     return SinkBrief(

@@ -71,7 +71,7 @@ SWEEP, PROXIES, REGIONS = "sweep", "proxies", "regions"
 
 
 VIA = "via"
-"""The name under which the costs of the unblocking service are listed, beside those of pipelines."""
+"""The name under which the costs of the unblocking service are listed, in addition to those of pipelines."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,7 +533,7 @@ class App:
         return [line for hook in hooks for line in await hook(self)]
 
     def _loops(self) -> dict[str, Loop]:
-        """The background loops beside work and deliveries."""
+        """Return the background loops other than work and deliveries."""
         every = sweep_interval(self.settings.lease_seconds)
         return {
             SINKS: self.roster.run,

@@ -133,7 +133,7 @@ def _listed(name: str, address: "S3Address", settings: "Settings") -> Finding:
     return Finding(name, "ok", f"{address} can be listed")
 
 
-# The checks of `forager doctor` of what is beside the store: Celery's broker, Kafka, Elasticsearch; optional packages;
+# The checks of `forager doctor` of everything but the store: Celery's broker, Kafka, Elasticsearch; optional packages;
 # Google's credentials; sinks.
 #
 # A server is only connected to; nothing is sent. URLs may have a password, so only host and port are shown.

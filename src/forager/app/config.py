@@ -19,7 +19,7 @@ def settings_class() -> type[Settings]:
 
 
 def declared_settings() -> tuple[Declared, ...]:
-    """Every setting as the documentation needs it."""
+    """Return every setting as the documentation needs it."""
     return settings.declared(settings_class())
 
 

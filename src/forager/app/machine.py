@@ -44,7 +44,7 @@ class Machine:
     random: Callable[[], Random] = Random
     """Makes the source of jitter."""
     name: Callable[[], str] = _name
-    """Returns the name of this process, which people see beside its sessions."""
+    """Returns the name of this process, which people see next to its sessions."""
     faults: Faults = field(default_factory=NoFaults)
     """Fail points at the commits of the embedded store."""
 

@@ -36,7 +36,7 @@ JOB = "application/x-forager-job+json"
 RECORDS = "application/x-forager-records+json"
 JOB_URL = "urn:forager:job"
 STEP = 60.0
-"""Simulated seconds between two looks at the job."""
+"""Simulated seconds between two checks of the job."""
 MOST_DAYS = 400
 AT_ONCE = 1_000
 NOT_COMPARED = frozenset({"id", "job", "job_id", "version", "change", "run_id", "task_id"})

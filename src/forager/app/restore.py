@@ -32,7 +32,7 @@ class Restored:
 
 
 async def restore(app: App, source: str, tell: Callable[[Restored], None] = lambda _: None) -> Restored:
-    """Write every job of a mirror into the ledger, one transaction each; `tell` is called after each. Jobs that an
+    """Write every job of a mirror into the ledger, one transaction each; `tell` is called after every one. Jobs that an
     interrupted restore has written are left as they are. Raises `Conflict` if the ledger has other jobs, `NotFound`
     without a mirror, and `Rejected` for an unknown source."""
     mirror = _source(app, source)

@@ -233,7 +233,7 @@ class Telemetry:
 
 
 class _Sender:
-    """The part that knows OpenTelemetry's classes. Its exporters run in threads of their own."""
+    """The only part that uses OpenTelemetry's classes. Its exporters run in threads of their own."""
 
     def __init__(self, settings: Settings, resource: "Resource") -> None:
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter

@@ -297,7 +297,7 @@ async def check_keys(seal: Seal, tables: Sequence[KeyUser]) -> None:
 
 async def check_blob_folder(database: Database, folder: Path) -> None:
     """Raise `StoreMisplaced`, with the remedy, if the ledger's stored pages are in another folder than this one. The
-    first folder becomes the ledger's. The embedded store lies beside its pages and needs no check."""
+    first folder becomes the ledger's. The embedded store is next to its pages and needs no check."""
     if database.dialect == "sqlite":
         return
     table = BlobFolderTable(database)

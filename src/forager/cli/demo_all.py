@@ -39,7 +39,7 @@ CHANGES_SHOWN = 10
 STUCK_AFTER = 180.0
 """Seconds without progress after which the demo ends with an error."""
 STAY_PAUSE = 3.0
-"""Seconds between two new looks while the demo stays."""
+"""Seconds between two further rounds of jobs while the demo stays."""
 KIND_OF_CHANGE = ("product", "listing")
 MONEY = ("price", "rent_min", "rent_max")
 
@@ -391,7 +391,7 @@ def next_steps(home: Path) -> list[tuple[str, str]]:
 
 
 def crash_line(result: DemoResult) -> str:
-    """One sentence about the crash and its audit."""
+    """Return one sentence about the crash and its audit."""
     killed = result.course.killed
     if killed is None:
         return "The jobs ended before the worker could be killed: no crash this time."
@@ -400,7 +400,7 @@ def crash_line(result: DemoResult) -> str:
 
 
 def as_data(result: DemoResult, home: Path) -> dict[str, Any]:
-    """The result for programs."""
+    """Return the result for programs."""
     return {
         "found": {title: dict(each.data) for title, each in result.found.items()},
         "spending": {
@@ -425,7 +425,7 @@ def as_data(result: DemoResult, home: Path) -> dict[str, Any]:
 
 
 def report_page(result: DemoResult) -> str:
-    """The report as one HTML document that loads nothing."""
+    """Return the report as one HTML document that loads nothing."""
     marks = []
     if result.course.killed is not None:
         killed_at = result.course.killed["at"] - result.course.began

@@ -35,7 +35,7 @@ class PipelineRow:
         self._pace.note(self.total(), at)
 
     def total(self) -> dict[str, Any]:
-        """The counters of all jobs so far, as those of one job."""
+        """Return the counters of all jobs so far, as those of one job."""
         jobs = [job for look in self.looks for job in look]
         sums = {name: sum(int(job[name] or 0) for job in jobs) for name in COUNTED}
         return {**sums, "max_cost": None, "lane_rate": None, "state": "completed" if self.is_done else "running"}
@@ -116,7 +116,7 @@ class DemoView:
 
 
 def figures(row: PipelineRow) -> Mapping[str, str]:
-    """The texts of one row: done, rate, cost, time left, and what happens now."""
+    """Return the texts of one row: done, rate, cost, time left, and what happens now."""
     counted = row.total()
     look = f" look {len(row.looks)}/{row.part.looks}" if row.part.looks > 1 else ""
     ended = progress.done(counted)

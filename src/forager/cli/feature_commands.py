@@ -142,7 +142,7 @@ class RootGroup(TyperGroup):
 
 
 def _of_features() -> dict[str, FeatureCommand]:
-    """The group of every feature, each followed by its shortcuts."""
+    """Return the group of every feature, each followed by its shortcuts."""
     commands: dict[str, FeatureCommand] = {}
     for each in all_features():
         if each.commands is not None:

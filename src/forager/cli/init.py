@@ -96,7 +96,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _value(each: "Declared") -> str:
-    """The default as TOML."""
+    """Return the default as TOML."""
     text = each.default or ""
     number = text.replace(".", "", 1).replace("-", "", 1)
     return text if number.isdigit() or text in ("true", "false") else f'"{text}"'

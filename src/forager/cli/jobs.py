@@ -18,8 +18,8 @@ LOG_LINES = 50
 async def ended_jobs(
     database: Any, state: str | None, pipeline: str | None, limit: int, *, every: bool
 ) -> list[dict[str, Any]] | None:
-    """Return the newest jobs as the API does, if all of them have ended; else None, because only the application knows
-    why an open job waits, and what a crash has left of its counters."""
+    """Return the newest jobs as the API does, if all of them have ended; else None, because only the application can
+    report why an open job waits, and which counters a crash has left incomplete."""
     from forager.app.features import FEATURES, all_features
     from forager.core.recheck import STANDING_JOBS
     from forager.ledger.reports.jobs import JobFilter, list_jobs

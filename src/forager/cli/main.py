@@ -19,7 +19,7 @@ from forager.core.errors import ForagerError, StoreFull, StoreUnavailable
 from forager.sdk.cli.invocation import ExitCode, Invocation, Reached, StoreUse, exit_code_for
 from forager.sdk.cli.render import json_text, sentence
 
-# Prints errors to standard error: what happened and what to do, with a traceback only under `--debug`.
+# Prints errors to standard error: the problem and the remedy, with a traceback only under `--debug`.
 #
 # With `--json`, an error is one JSON line, so that a program need not parse messages.
 

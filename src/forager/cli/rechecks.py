@@ -36,7 +36,7 @@ def list_rechecks(context: typer.Context, as_json: Json = False) -> None:
 
 
 def table_of(rechecks: Sequence[Mapping[str, Any]]) -> "Table":
-    """One row per recheck, as `list` prints them."""
+    """Return one row per recheck, as `list` prints them."""
     from forager.sdk.cli import render
 
     figures = ("due", "late", "dispatched")

@@ -18,7 +18,7 @@ from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, OfJob, full_job, with_api
 
 NEWEST = 20
-"""Jobs in which a record of job scope is looked for."""
+"""Jobs that are searched for a record of job scope."""
 SHOWN = 6
 """Columns of a list."""
 KEY_WIDTH = 40
@@ -188,7 +188,7 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
 
 
 async def _one(api: Any, pipeline: str, kind: str, key: str, job: str | None) -> Any:
-    """Return a record. One that belongs to a job, which is not named, is looked for in the newest jobs."""
+    """Return a record. A record of job scope whose job is not given is searched for in the newest jobs."""
     path = f"/records/{part(kind)}/{part(key)}"
     if job is not None:
         return await api.get(path, job=await full_job(api, job))

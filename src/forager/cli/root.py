@@ -1,4 +1,4 @@
-"""The tree of commands: our own, one module each beside this one, and those of every feature."""
+"""The tree of commands: our own, one module each in this folder, and those of every feature."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The simulated upstreams that `forager sandbox` serves beside Serper. A new one is a builder and one line below."""
+"""The simulated upstreams that `forager sandbox` serves besides Serper. A new one is a builder and one line below."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -66,7 +66,7 @@ class Simulated:
 
 
 def site(options: Options) -> Simulated:
-    """A web site with job postings, companies and profiles."""
+    """Simulate a web site with job postings, companies and profiles."""
     served = SandboxSite(port=options.site_port)
     return Simulated(
         served,
@@ -79,7 +79,7 @@ def site(options: Options) -> Simulated:
 
 
 def webhooks(options: Options) -> Simulated:
-    """A webhook receiver that checks signatures and prints the messages."""
+    """Simulate a webhook receiver that checks signatures and prints the messages."""
     receiver = WebhookReceiver(
         [WEBHOOK_SECRET], port=options.receiver_port, tell=None if options.quiet else _show_webhook
     )
@@ -95,7 +95,7 @@ def webhooks(options: Options) -> Simulated:
 
 
 def logins(options: Options) -> Simulated:
-    """A credential backend with one login."""
+    """Simulate a credential backend with one login."""
     backend = CredentialBackend(BACKEND_KEY)
     backend.keep("default", "linkedin", {"cookies": [LOGIN]})
     return Simulated(
@@ -144,7 +144,7 @@ def apify(options: Options) -> Simulated:
 
 
 def shop(options: Options) -> Simulated:
-    """A shop with product pages in every layout."""
+    """Simulate a shop with product pages in every layout."""
     config = ShopConfig(seed=options.seed, pages=options.shop_pages, layout="mixed")
     served = ShopSandbox(config, port=options.shop_port)
     return Simulated(
@@ -158,7 +158,7 @@ def shop(options: Options) -> Simulated:
 
 
 def model(options: Options) -> Simulated:
-    """A language model for described fields: it quotes lines such as `Price: $12`."""
+    """Simulate a language model for described fields: it quotes lines such as `Price: $12`."""
     served = SimulatedModel(MODEL_KEY)
     return Simulated(
         served,
@@ -172,7 +172,7 @@ def model(options: Options) -> Simulated:
 
 
 def unblocker(options: Options) -> Simulated:
-    """An unblocking service, which fetches pages of this machine."""
+    """Simulate an unblocking service, which fetches pages of this machine."""
     served = SimulatedUnblocker(VIA_KEY)
     return Simulated(
         served,

@@ -119,7 +119,7 @@ def _problem(each: Mapping[str, Any]) -> Any:
 
 
 def _jobs(running: Sequence[Mapping[str, Any]], width: int) -> Any:
-    """A row for each open job. What it does now stands beside it on a wide terminal, below it on others."""
+    """Return a row for each open job. Its current activity is next to it on a wide terminal, below it on others."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.text import Text

@@ -19,7 +19,7 @@ from forager.client.types import JobReport, WebSearchReport
 
 ENDED = frozenset({"completed", "partially_completed", "failed", "cancelled"})
 LOOK_FIRST, LOOK_LAST = 0.1, 2.0
-"""Seconds between two looks at a job that is waited for: more and more."""
+"""Seconds between two polls of a job: at first, and at most."""
 WAIT = 25.0
 """Seconds that a request for changes waits for the next one."""
 PART = 5_000

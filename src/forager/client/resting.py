@@ -54,7 +54,7 @@ def resting_store(settings: "Settings") -> Iterator[RestingStore | None]:
     if path.stat().st_mode & 0o077:  # other users could read it
         with suppress(PermissionError):
             path.chmod(0o600)
-    # `immutable`: nothing is created beside the file, not even for a moment. A process that opened it meanwhile could
+    # `immutable`: nothing is created next to the file, not even for a moment. A process that opened it meanwhile could
     # move pages under us; the query then fails as a whole, and the application answers.
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:

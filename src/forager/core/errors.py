@@ -25,7 +25,7 @@ ForagerError
 ├── Unconfigured         an operator must act: the job is paused, its task stays queued
 ├── Busy                 the request is valid, but there is no room for it now: try again later
 │   └── Stopping         … because we are shutting down
-├── ServiceAway          a service that a request needs beside the ledger does not answer: try again later
+├── ServiceAway          a service other than the ledger, which a request needs, does not answer: try again later
 ├── Rejected             the request is invalid: field and remedy are named
 │   ├── NotFound
 │   └── Conflict

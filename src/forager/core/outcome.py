@@ -44,7 +44,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row that failed validation. It is kept beside the records, counted on the job, and changes no record."""
+    """A row that failed validation. It is stored apart from the records, counted on the job, and changes no record."""
 
     record: type[Record]
     """The record class that it should have been."""

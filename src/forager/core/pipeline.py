@@ -350,7 +350,7 @@ class Pipeline:
     internal: bool = False
     """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out by default."""
     tables: tuple[type[TableRow], ...] = ()
-    """Plain tables that it owns, beside those of its records."""
+    """Plain tables that it owns, besides those of its records."""
     logged_states: frozenset[TaskState] = frozenset()
     """The states of its tasks that are written to the change log, as changes of kind `task`: of COMPLETED, FAILED,
     SKIPPED and CANCELLED. The change is part of the transaction in which a task enters the state or, by a retry, leaves

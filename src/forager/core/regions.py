@@ -2,7 +2,7 @@
 
 A pinned lane is in a queue of its own: `celery@eu` instead of `celery`. So sharing, waiting work and metrics by queue
 are also those of the region, and nothing on the hot path needs a further condition. Workers of a region serve its
-queues beside the ordinary ones; workers without a region leave every pinned lane alone.
+queues in addition to the ordinary ones; workers without a region leave every pinned lane alone.
 """
 
 import re

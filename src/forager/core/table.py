@@ -1,4 +1,4 @@
-"""Plain tables: rows that a pipeline owns beside its records. Configuration that operators edit, statistics.
+"""Plain tables: rows that a pipeline owns in addition to its records. Configuration that operators edit, statistics.
 
 A table is declared by a class and created by the pipeline's own migrations. Operators and the pipeline's edges read and
 write it with SQL (`Database`); a step changes it with an `Effect`, which is part of its settlement's transaction.

@@ -23,11 +23,11 @@ log = structlog.get_logger("forager.engine")
 
 LOOK_EVERY = 5.0
 LEAST_NAP = 0.2
-"""Seconds between two looks at least, however often it is woken."""
+"""Minimum seconds between two checks, however often it is woken."""
 
 
 class Rechecker:
-    """Dispatches all rechecks of these pipelines. `run` it as a task beside the worker."""
+    """Dispatches all rechecks of these pipelines. `run` it as a task in parallel with the worker."""
 
     def __init__(
         self, ledger: Ledger, pipelines: Sequence[Pipeline], clock: Clock, *, look_every: float = LOOK_EVERY

@@ -2,7 +2,7 @@
 
 All of them are here, in seconds; no other module of work and lanes has any. What a site, a policy file or a pipeline
 decides (`Retry-After`, hours, rates, the delays of a `Retry`) is bounded here and applied where it occurs. Intervals of
-the loops beside the work (schedules, rechecks, upkeep) are in their own modules.
+the other loops (schedules, rechecks, upkeep) are in their own modules.
 """
 
 from collections.abc import Callable

@@ -68,7 +68,7 @@ def copyright_owners(document: Document) -> Iterator[str]:
 
 
 def legal_names(lines: Iterable[VisibleLine]) -> Iterator[str]:
-    """Lines that are nothing but a name with a legal form: `Fincar Pty Ltd`."""
+    """Yield lines that are nothing but a name with a legal form: `Fincar Pty Ltd`."""
     for line in lines:
         if len(line.text) > LONGEST or _COPYRIGHT.search(line.text):
             continue
@@ -78,7 +78,7 @@ def legal_names(lines: Iterable[VisibleLine]) -> Iterator[str]:
 
 
 def title_parts(title: str) -> list[str]:
-    """The parts of a page's title that can be names; what is in quotes stays together."""
+    """Return the parts of a page's title that can be names; what is in quotes stays together."""
     plain = re.sub(r"«([^«»]{2,60})»", r"\1", title)
     return [part for part in (tidy(piece) for piece in TITLE_PARTS.split(plain)) if part]
 
@@ -140,7 +140,8 @@ class CompanyName:
 
 
 def company_name(document: Document, places: Sequence[Address]) -> CompanyName | None:
-    """The name with most votes, as its most reliable place writes it; `weight` is the sum. None without a candidate.
+    """Return the name with most votes, as its most reliable place writes it; `weight` is the sum. None without a
+    candidate.
 
     `places` are the addresses of the page: the line above a company's street is its name.
     """

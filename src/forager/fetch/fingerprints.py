@@ -37,7 +37,7 @@ NEUTRAL = Region(("en-US",), ())
 
 
 def _one(languages: str, timezone: str, latitude: float, longitude: float) -> Region:
-    """A country with one time zone, by its capital or largest city."""
+    """Return a country with one time zone, by its capital or largest city."""
     return Region(tuple(languages.split()), (RegionCity(timezone, latitude, longitude),))
 
 

@@ -4,7 +4,7 @@ block        a no that another request would get again: 403, 429, 503 or 999 wit
              or a page of any status that is little more than such a wall
 challenge    a script that tests for a browser and lets it through by itself: "just a moment", a cookie and a reload
 empty_shell  a 2xx HTML page with next to no visible text, filled only by scripts: an empty app root,
-             an empty headline, "please enable JavaScript", or nothing at all beside the scripts; but not one that
+             an empty headline, "please enable JavaScript", or nothing but the scripts; but not one that
              has structured data about its subject
 page         everything else: small honest pages, errors in plain words, login forms, and all that is not HTML
 

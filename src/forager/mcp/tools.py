@@ -434,7 +434,7 @@ class AgentTools:
             cost: dict[str, Any] = {"pages": plan["pages"]}
             if not plan["described_pages"]:
                 return cost, None, params
-            # As its budget, so that retries cannot make it dearer than what is reserved for it.
+            # The reserved amount is its budget, so that retries cannot cost more.
             return {**cost, "usd": str(plan["worst_usd"])}, plan, {**params, "max_usd": str(plan["worst_usd"])}
         if pipeline == "sites":
             plan = await self._forager.jobs.estimate(pipeline, params)
@@ -470,7 +470,7 @@ def _page(read: PageResult, start: int, most: int) -> dict[str, Any]:
 
 
 def _hit(hit: Mapping[str, Any], share: int) -> dict[str, Any]:
-    """One result of a web search, its page cut to a share of the answer."""
+    """Return one result of a web search, its page cut to a share of the answer."""
     row = {name: hit[name] for name in ("position", "title", "url", "snippet")}
     row = {name: text.clean(value)[:500] if isinstance(value, str) else value for name, value in row.items()}
     page = hit["page"]

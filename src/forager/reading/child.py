@@ -1,5 +1,6 @@
 """A reader: the process that parses pages, forked by `reading.server`. It reads one page after the other, in the order
-in which they arrive, and answers each before it begins the next, so that its parent always knows the page in hand.
+in which they arrive, and answers each before it begins the next, so that its parent always has the page in hand on
+record.
 
 A page comes as a pickled call (from our own parent) and its bytes. The answer is JSON: a reader has seen hostile pages,
 so nothing that it sends is unpickled. The system ends the process when a page uses up its CPU time (SIGPROF); a page

@@ -40,7 +40,7 @@ BEGIN = 60.0
 IDLE = 60.0
 DYING = 5.0
 LOOK = 0.25
-"""Seconds between two looks at the pages in hand."""
+"""Seconds between two checks of the pages in hand."""
 MOST_PAGES, MOST_BYTES = 8, 256 * 1024
 """Pages that a reader may have at a time; a second big one always, so that it does not wait for it."""
 MOST_ANSWER = 64 * 1024 * 1024

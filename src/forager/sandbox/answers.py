@@ -62,7 +62,8 @@ UNAVAILABLE = b"<html><head><title>503 Service Temporarily Unavailable</title></
 
 
 def read_query(endpoint: str, sent: object) -> SerperQuery:
-    """The question in a decoded body. A batch (an array) is refused: the sandbox answers one question at a time."""
+    """Return the question in a decoded body. A batch (an array) is refused: the sandbox answers one question at a
+    time."""
     if isinstance(sent, list):
         raise NotAnswerable(400, error_body(400, "The sandbox does not answer batches: send one query per request"))
     if not isinstance(sent, dict):
@@ -87,7 +88,7 @@ def read_body(body: bytes) -> object:
 
 
 def read_url(query: str) -> dict[str, Any]:
-    """The GET twin: every body field as a parameter. Numbers and switches get their type back."""
+    """Parse the GET form, which has every body field as a parameter. Numbers and switches get their type back."""
     sent: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
     sent.pop("apiKey", None)
     for name in ("page", "num"):
@@ -105,7 +106,7 @@ def split_q(q: str) -> tuple[str, str]:
 
 
 def answer(world: World, config: SerperConfig, query: SerperQuery, weekday: int) -> SerperAnswer:
-    """The whole body for a good question: `searchParameters` first, `credits` last."""
+    """Return the whole body for a good question: `searchParameters` first, `credits` last."""
     size = PAGE_SIZES[query.endpoint]
     # A text without a ZIP, and each viewport of a map, has a neighbourhood of its own.
     where = (query.keyword, str(query.sent["ll"])) if query.sent.get("ll") else (query.keyword,)

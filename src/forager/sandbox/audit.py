@@ -85,7 +85,7 @@ def wasted_pages(log: Iterable[LoggedRequest]) -> list[AuditedPage]:
 
 
 def _repeats(log: Iterable[LoggedRequest]) -> list[tuple[LoggedRequest, LoggedRequest]]:
-    """Each request that had no error before it to justify it, with the request for the same page before it."""
+    """Return each request that had no error before it to justify it, with the request for the same page before it."""
     latest: dict[tuple[str, AuditedPage], LoggedRequest] = {}
     repeats: list[tuple[LoggedRequest, LoggedRequest]] = []
     for entry in _asked(log):

@@ -121,7 +121,7 @@ class FaultScript:
         self._script.clear()
 
     def pick(self, zip_code: str, keyword: str, page: int, nth: int) -> Fault | None:
-        """The fault of the `nth` request for this page (from 1), or None when it goes well."""
+        """Return the fault of the `nth` request for this page (from 1), or None when it goes well."""
         rule = self._script.take(lambda rule: rule.matches(zip_code, keyword, page)) if self._script.lines else None
         if rule is not None:
             return rule.fault

@@ -55,7 +55,7 @@ class Journal(Generic[E]):
         return islice(self._entries, max(0, skipped), None)
 
     def next_number(self) -> int:
-        """The number of the entry that is made next."""
+        """Return the number of the entry that is made next."""
         self._last += 1
         return self._last
 
@@ -94,7 +94,7 @@ class Journal(Generic[E]):
         return self._last - self._first + 1
 
     def figures(self) -> dict[str, Any]:
-        """The totals that every log has."""
+        """Return the totals that every log has."""
         return {
             "requests": self.total,
             "in_flight": self._in_flight,
@@ -196,7 +196,7 @@ class CallLog(Journal[Call]):
         return {**self.figures(), "by_operation": dict(self._operations), "items": self._items, "cost": self._cost}
 
     def calls(self, operation: str | None = None, subject: str | None = None) -> list[Call]:
-        """The kept calls of this operation and subject; what is not named matches everything."""
+        """Return the kept calls of this operation and subject; what is not named matches everything."""
         return [call for call in self if operation in (None, call.operation) and subject in (None, call.subject)]
 
     def _forget(self) -> None:
@@ -337,7 +337,7 @@ class RequestLog(Journal[LoggedRequest]):
         return nth
 
     def stats(self, now: float) -> dict[str, Any]:
-        """The figures. `resent` counts every repeat; `audit` decides which of them were right."""
+        """Return the figures. `resent` counts every repeat; `audit` decides which of them were right."""
         self.starts.pulse(now)
         return {
             **self.figures(),

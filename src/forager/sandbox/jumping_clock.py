@@ -1,7 +1,7 @@
 """Simulated time for a whole application in one process: days pass in a moment, for a demonstration.
 
 Time stands still while anything is under way, and then jumps to the next moment for which anything waits. It needs
-asyncio's own event loop, and everything that it must wait for beside the loop is named with `wait_for`.
+asyncio's own event loop, and everything that it must wait for besides the loop is named with `wait_for`.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ class SiteAnswer:
 
 
 def retry_after(seconds: float, *, date: bool = False) -> dict[str, str]:
-    """The header, as seconds or as the moment that they end."""
+    """Return the header, as seconds or as the moment that they end."""
     return {"Retry-After": formatdate(time.time() + seconds, usegmt=True) if date else str(round(seconds))}
 
 
@@ -175,7 +175,7 @@ def company(n: int) -> dict[str, str]:
 
 
 def scrape_answer(request: WireRequest) -> SiteAnswer | None:
-    """The page of a path, or None if it is not one of these."""
+    """Return the page of a path, or None if it is not one of these."""
     _, kind, *rest = (*request.path.split("/"), "", "", "")
     layout, number, *under = rest
     make = _KINDS.get(kind, {}).get(layout)
@@ -265,7 +265,7 @@ def _job_script(n: int) -> SiteAnswer:
 
 
 def _job_lazy(n: int) -> SiteAnswer:
-    """A skeleton; scripts load the posting itself on scrolling."""
+    """Return a skeleton; scripts load the posting itself on scrolling."""
     inner = json.dumps(_job_text(n))
     data = json.dumps(json.dumps(_job_data(n)))
     body = (
@@ -377,7 +377,7 @@ def _company_jsonld(n: int) -> SiteAnswer:
 
 
 def _company_pages(n: int) -> SiteAnswer:
-    """A home page without an address: that is on the contact page, which it links to."""
+    """Return a home page without an address: that is on the contact page, which it links to."""
     facts = company(n)
     links = f"<a href='/companies/pages/{n}/about'>About us</a> <a href='/companies/pages/{n}/contact'>Contact</a>"
     data = {name: value for name, value in _company_data(n).items() if name in ("@context", "@type", "name")}

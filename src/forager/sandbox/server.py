@@ -165,7 +165,8 @@ class SimulatedSerper:
     def decide(
         self, request: WireRequest, key: str, entry: LoggedRequest, weekday: int, ask: Callable[[LoggedRequest], int]
     ) -> SerperVerdict:
-        """The verdict on a request that arrived at `entry.at`; the entry records the request, even if refused."""
+        """Return the verdict on a request that arrived at `entry.at`; the entry records the request, even if
+        refused."""
         if not key:
             return SerperVerdict(403, answers.NO_KEY)
         account = self._accounts.get(key)
@@ -288,7 +289,7 @@ class SerperSandbox:
         await self.stop()
 
     def stats(self) -> dict[str, Any]:
-        """The figures of the log, and what each key has left."""
+        """Return the figures of the log, and what each key has left."""
         return {**self.log.stats(time.monotonic()), "credits_left": self.serper.credits_left()}
 
     def reset(self) -> None:
@@ -388,7 +389,8 @@ def _key(request: WireRequest) -> str:
 
 
 def _padded(body: bytes, size: int) -> Iterator[bytes]:
-    """The answer as valid JSON of exactly `size` bytes, the padding first: a reader that stops early sees no places."""
+    """Yield the answer as valid JSON of exactly `size` bytes, the padding first: a reader that stops early sees no
+    places."""
     opening, closing = b'{"padding":"', b'",' + body[1:]
     filler = size - len(opening) - len(closing)
     whole, rest = divmod(filler, _PART)

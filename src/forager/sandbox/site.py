@@ -161,7 +161,7 @@ class SandboxSite(PortListener):
 
 
 def most_starts(visits: Iterable[SiteVisit], seconds: float) -> int:
-    """The most requests that arrived in any window of that length; windows are half-open, as limits are."""
+    """Return the most requests that arrived in any window of that length; windows are half-open, as limits are."""
     window: deque[float] = deque()
     most = 0
     for at in sorted(visit.at for visit in visits):
@@ -173,7 +173,7 @@ def most_starts(visits: Iterable[SiteVisit], seconds: float) -> int:
 
 
 def most_in_flight(visits: Iterable[SiteVisit]) -> int:
-    """The most requests that were under way at once."""
+    """Return the most requests that were under way at once."""
     moments = [
         moment
         for visit in visits

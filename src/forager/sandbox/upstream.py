@@ -154,7 +154,8 @@ class Upstream(ABC, Generic[K]):
         return {}
 
     def error(self, fault: str, call: Call) -> Reply | None:
-        """The reply of a fault that is an error status, in this upstream's own shape; None for any other fault."""
+        """Return the reply of a fault that is an error status, in this upstream's own shape; None for any other
+        fault."""
         return None
 
     async def start(self) -> None:
@@ -198,7 +199,7 @@ class Upstream(ABC, Generic[K]):
         return {"url": next(iter(self.hosts.values())).url(""), "hosts": {n: h.url("") for n, h in self.hosts.items()}}
 
     def stats(self) -> dict[str, Any]:
-        """The totals of the log."""
+        """Return the totals of the log."""
         return self.log.stats()
 
     def reset(self) -> None:

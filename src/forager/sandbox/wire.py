@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
             self._reading = False
 
     def _next(self) -> WireRequest | None:
-        """The next whole request of the buffer; None while it is not whole, or if it was refused."""
+        """Return the next whole request of the buffer; None while it is not whole, or if it was refused."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0 or end > MAX_HEAD:
             if len(self._buffer) > MAX_HEAD:
@@ -229,7 +229,7 @@ BACKLOG = 4096
 
 
 async def listen(make: Callable[[], Connection], port: int) -> asyncio.Server:
-    """A server on this port, 0 for a free one."""
+    """Return a server on this port, 0 for a free one."""
     try:
         return await asyncio.get_running_loop().create_server(make, LOOPBACK, port, backlog=BACKLOG)
     except OSError as error:

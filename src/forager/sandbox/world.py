@@ -47,7 +47,7 @@ def area_of(zip_code: str) -> Area:
 
 
 def prefix_of(state: str) -> str:
-    """The first three digits of some ZIP code of this state; of the last state for one that does not exist."""
+    """Return the first three digits of some ZIP code of this state; of the last state for one that does not exist."""
     return next((row[0] for row in reversed(_STATES) if row[1] == state), _STATES[-1][0])
 
 
@@ -234,7 +234,8 @@ class World:
         return band.fewest + size % (band.most - band.fewest + 1)
 
     def page(self, zip_code: str, keyword: str, page: int, size: int = PAGE_SIZE) -> list[SimulatedPlace]:
-        """The rows of one page; a page beyond the last is empty. Within a page of ten no place is shown twice."""
+        """Return the rows of one page; a page beyond the last is empty. Within a page of ten no place is shown
+        twice."""
         first = (page - 1) * size
         last = min(first + size, self.count(zip_code, keyword))
         blocks = {
@@ -255,7 +256,7 @@ class World:
         return Reach(pages, frozenset(cids))
 
     def chance(self, *parts: object) -> float:
-        """A number in [0, 1) that belongs to these words and this seed, whatever the order of requests."""
+        """Return a number in [0, 1) that belongs to these words and this seed, whatever the order of requests."""
         return chance(self.seed, *parts)
 
     def _row(self, zip_code: str, keyword: str, index: int, tens: bytes) -> SimulatedPlace:
@@ -270,7 +271,7 @@ class World:
         return _place(zip_code, facts)
 
     def _tens(self, zip_code: str, keyword: str, block: str) -> bytes:
-        """The chances of ten rows in one draw: a hash per row would be most of the cost of an answer."""
+        """Return the chances of ten rows in one draw: a hash per row would be most of the cost of an answer."""
         words = f"{self.seed}\x1frows\x1f{zip_code}\x1f{keyword}\x1f{block}"
         return shake_128(words.encode()).digest(PAGE_SIZE * _FACTS.size)
 
@@ -286,7 +287,8 @@ _FACTS = Struct(">HQQQIHHHHHH")
 
 
 def _place(zip_code: str, facts: tuple[int, ...]) -> SimulatedPlace:
-    """A business from its chances. Positional, in the order of `Place`: this runs for every row of every new answer."""
+    """Return a business from its chances. Positional, in the order of `Place`: this runs for every row of every new
+    answer."""
     cid, far, token, chance, north, east, word, house, votes, line = facts
     area = area_of(zip_code)
     name = f"{_FIRST[word % len(_FIRST)]} {_SECOND[word // 64 % len(_SECOND)]}"

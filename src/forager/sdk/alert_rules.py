@@ -122,7 +122,7 @@ def wrong(field: str, message: str) -> Rejected:
 
 
 def flat(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the values of a record with those of its schema beside them."""
+    """Return the values of a record and those of its schema."""
     nested = None if body is None else body.get(NESTED)
     return {**body, **nested} if body is not None and isinstance(nested, Mapping) else body
 
@@ -176,12 +176,12 @@ class Preview:
     """What a rule would have done."""
 
     changes: int
-    """Changes of this kind that were looked at."""
+    """Changes of this kind that were examined."""
     fired: int
     first: Sequence[Change]
     """Some of those that would have fired."""
     whole: bool
-    """Whether all changes of the time were looked at."""
+    """True if all changes of the time were examined."""
 
 
 async def preview(ledger: Any, rule: AlertRule, condition: Expression | None, now_ms: int, days: float = 7) -> Preview:

@@ -134,7 +134,7 @@ class Indexed:
 
     @property
     def searched(self) -> dict[str, str]:
-        """Map the fields in which words are looked for to their weights."""
+        """Map the fields that are searched for words to their weights."""
         weights = self.record.search
         return {field.name: weights[field.column] for field in self.fields if field.column in weights}
 
@@ -247,6 +247,6 @@ def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def numbers_in(ranges: Iterable[Sequence[int]]) -> Iterable[int]:
-    """The reverse of `ranges_of`."""
+    """Yield the reverse of `ranges_of`."""
     for first, last in ranges:
         yield from range(first, last + 1)

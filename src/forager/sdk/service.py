@@ -227,7 +227,7 @@ class Service(Protocol):
         ...
 
     def lane_for(self, name: str) -> Lane:
-        """The politeness in force for a host or a lane: rate, concurrency, pauses."""
+        """Return the politeness in force for a host or a lane: rate, concurrency, pauses."""
         ...
 
     def via_cost(self, hosts: Iterable[str]) -> Decimal:

@@ -181,7 +181,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _moved_there(output: Path) -> Iterator[Path]:
-    """Yield a path beside the output, and move the file there when it is complete."""
+    """Yield a path next to the output, and move the file there when it is complete."""
     unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         unfinished.unlink(missing_ok=True)

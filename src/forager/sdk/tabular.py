@@ -23,7 +23,7 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 def json_lines(rows: Iterable[Row], encode: Encode = orjson.dumps) -> bytes:
-    """One JSON object per line."""
+    """Return one JSON object per line."""
     return b"".join(encode(row) + b"\n" for row in rows)
 
 

@@ -1,8 +1,9 @@
 """Work on single jobs in batches: lease some tasks of a job, attempt them, settle them.
 
 For runners that show each phase to a person, such as Prefect. A `BatchWork` uses the parts of a `Worker` in place of
-its loop, so lanes, limits, retries and fences are the same; never run both. A heartbeat beside the batches keeps the
-session alive. If the session is lost, the unsettled attempts are dropped, and the next batch begins with a new session.
+its loop, so lanes, limits, retries and fences are the same; never run both. A heartbeat in parallel with the batches
+keeps the session alive. If the session is lost, the unsettled attempts are dropped, and the next batch begins with a
+new session.
 
 While the store does not answer, a phase waits for it instead of failing: a settlement can be repeated, because its
 claim fences it.

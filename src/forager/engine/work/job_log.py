@@ -1,8 +1,8 @@
 """The log of jobs: one line for every start, end, pause and resume of a job, and for the first failure of each reason.
 
 Failures that repeat are counted, and a summary of them is logged every minute and when their job ends. A task that
-succeeds leaves no line, unless its pipeline has lines of its own. Lines are written beside the work, so neither a
-settlement nor a request waits for them; the ids of a job are read once and kept.
+succeeds leaves no line, unless its pipeline has lines of its own. Lines are written in a task of their own, so neither
+a settlement nor a request waits for them; the ids of a job are read once and kept.
 """
 
 import asyncio

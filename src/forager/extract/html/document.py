@@ -135,7 +135,7 @@ MOST_TEXT = 400_000
 MOST_LINKS = 3_000
 MOST_HEADLINES = 10
 MOST_PLACES, A_TEXT = 20, 200
-"""Places of a text that are looked at, and characters of the text around it."""
+"""Places of a text that are examined, and characters of the text around it."""
 MOST_MARKED = 200
 """JSON-LD scripts of a page that was made flat, those in comments included."""
 FORM_SHARE = 0.6
@@ -187,7 +187,8 @@ class Link:
 
 
 def decoded(body: bytes, content_type: str | None = None) -> str:
-    """Text of a page. Bytes that are valid UTF-8 are UTF-8, whatever their label: a wrong label is more common."""
+    """Return text of a page. Bytes that are valid UTF-8 are UTF-8, whatever their label: a wrong label is more
+    common."""
     try:
         return body.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError:
@@ -247,7 +248,7 @@ class Document:
 
     @cached_property
     def marked_tree(self) -> LexborHTMLParser:
-        """The tree in which microdata and RDFa are looked for: that of the whole source, also where the page is too big
+        """The tree that is searched for microdata and RDFa: that of the whole source, also where the page is too big
         for its text to be read as a whole. A page that has to be made harmless is cut off here as well."""
         if len(self.source) <= MOST_CHARACTERS or care.is_needed:
             return self.tree
@@ -350,7 +351,7 @@ class Document:
         return number >= 0 and place < ends[number]
 
     def _trees(self) -> Iterator[LexborHTMLParser]:
-        """The beginning, and the whole tree if what is searched is not there."""
+        """Yield the beginning, and the whole tree if what is searched is not there."""
         yield self.beginning
         yield self.tree
 
@@ -422,7 +423,7 @@ class Document:
         return None
 
     def first_text(self, *selectors: str) -> tuple[str, str] | None:
-        """Text and selector of the first of these that finds some."""
+        """Return text and selector of the first of these that finds some."""
         for selector in selectors:
             first = self.tree.css_first(selector)  # stops there, and mostly that one shows some text
             if first is None:
@@ -471,7 +472,7 @@ def _words_of(node: LexborNode) -> str:
 
 
 def _decoded_whole(url: str) -> str:
-    """A URL that is percent-encoded as a whole (`https%3A%2F%2F…`), decoded; any other one as it is."""
+    """Return a URL that is percent-encoded as a whole (`https%3A%2F%2F…`), decoded; any other one as it is."""
     return unquote(url) if _ENCODED_WHOLE.match(url.strip()) else url
 
 
@@ -480,9 +481,9 @@ class _Reader:
 
     def __init__(self, unseen: frozenset[int] | None = None, pressed: frozenset[int] | None = None) -> None:
         self.unseen = unseen
-        """Hidden elements of the page by `mem_id`; None: each element is looked at."""
+        """Hidden elements of the page by `mem_id`; None: each element is examined."""
         self.pressed = pressed
-        """Links of the page that run a script, by `mem_id`; None: each link is looked at."""
+        """Links of the page that run a script, by `mem_id`; None: each link is examined."""
 
     def read(self, body: LexborNode) -> list[VisibleLine]:
         """Return the lines of an element, in page order.

@@ -19,7 +19,7 @@ from forager.extract.html.visible_tree import Element
 from forager.extract.tables import FOLDER, table
 
 MOST_UNITS: Final = 6_000
-"""Units that are looked at; the rest of an endless page is left out."""
+"""Units that are examined; the rest of an endless page is left out."""
 LONGEST_CLASS: Final = 160
 LONG_UNIT: Final = 12
 """Words from which a unit with few links counts as prose."""

@@ -594,7 +594,7 @@ def _math(node: Element) -> str:
 
 
 def _code_text(element: Element) -> str:
-    """Return the text of a block of code with its own line breaks; numbers of lines beside it are left out."""
+    """Return the text of a block of code with its own line breaks; line numbers next to it are left out."""
     pieces: list[str] = []
     stack: list[Element | str] = [element]
     while stack:

@@ -112,7 +112,7 @@ def _declared(signs: PageSigns) -> PageKind | None:
 
 
 def _product(signs: PageSigns) -> PageKind | None:
-    """One product: in the markup, or by the one control to buy and its price."""
+    """Recognise one product: in the markup, or by the one control to buy and its price."""
     offered = signs.offered
     if offered == "one" and not signs.declared & LISTS:
         return PageKind("product", ("markup:Product with one price",), 0.97)
@@ -183,8 +183,8 @@ def _unmarked_product(signs: PageSigns, *, in_product_path: bool) -> PageKind | 
 
 
 def _product_without_control(signs: PageSigns, lone: int, every: int) -> PageKind | None:
-    """A page of a shop that sells by telephone or form, or whose button is a picture: few prices, none of them in a
-    list above them, and the labels of a product's facts, or little else on the page."""
+    """Recognise a page of a shop that sells by telephone or form, or whose button is a picture: few prices, none of
+    them in a list above them, and the labels of a product's facts, or little else on the page."""
     if not 0 < lone <= 2 * FEW_PRICES or signs.is_sorted or signs.cards.before or signs.declared & FIRMS:
         return None
     if 0 < every <= FEW_PRICES and not signs.cards.count:
@@ -247,7 +247,7 @@ def _documentation(signs: PageSigns) -> PageKind | None:
 
 
 def _posting(signs: PageSigns) -> PageKind | None:
-    """An advertised job without markup. The extractor of postings reads on: this is only the clear case."""
+    """Recognise an advertised job without markup. The extractor of postings reads on: this is only the clear case."""
     if (
         not signs.has_apply_control
         or signs.cards.count >= LEAST_CARDS

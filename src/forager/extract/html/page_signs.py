@@ -112,7 +112,7 @@ class PageSigns:
         named = [offer for thing, offer in offers if offer and _is_shown(thing, shown)]
         if named:
             return "one" if "one" in named else "range"
-        # A product without a name and an offer is the template's: it says nothing about the page.
+        # A product without a name and an offer belongs to the template and is no evidence about the page.
         full = [(thing.depth, offer) for thing, offer in offers if offer or thing.text("name")]
         top = min((depth for depth, _ in full), default=0)
         return "unnamed" if [bool(offer) for depth, offer in full if depth == top] == [True] else None
@@ -287,7 +287,7 @@ def _offer_of(thing: Thing) -> str | None:
 
 
 def _holder(node: LexborNode, text: str) -> LexborNode | None:
-    """The smallest element around a number that shows an amount with its currency, and little else."""
+    """Return the smallest element around a number that shows an amount with its currency, and little else."""
     parent = node.parent
     if AMOUNT.search(text):
         return parent if len(text.strip()) <= 4 * LONGEST_PRICE else None
@@ -348,7 +348,7 @@ def _grouped(prices: list[LexborNode]) -> tuple[dict[int, int], list[int | None]
 
 
 def _repeated(node: LexborNode) -> tuple[int, str] | None:
-    """The place of the lowest ancestor that has several siblings of its build."""
+    """Return the place of the lowest ancestor that has several siblings of its build."""
     above: LexborNode | None = node
     for _ in range(CLIMB):
         if above is None or above.parent is None or above.tag in ("body", "html", "main"):

@@ -108,7 +108,7 @@ def rdfa(document: Document) -> list[dict[str, Any]]:
 
 
 def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
-    """Collect the top-level items in page order, each with its nested items. Only marked elements are looked at, and
+    """Collect the top-level items in page order, each with its nested items. Only marked elements are examined, and
     the elements around them."""
     gathering = _Gathering()
     begun: dict[int, dict[str, Any]] = {}
@@ -257,7 +257,7 @@ def of_type(candidates: Iterable[Thing], *types: str) -> list[Thing]:
 
 
 def text_of(value: Any, deep: int = 3) -> str | None:
-    """Text of a property, however it is wrapped: a string, a list, a named thing, a language map."""
+    """Return text of a property, however it is wrapped: a string, a list, a named thing, a language map."""
     if isinstance(value, str):
         return one_line(value) or None
     if isinstance(value, bool) or deep == 0:
@@ -278,7 +278,7 @@ def text_of(value: Any, deep: int = 3) -> str | None:
 
 
 def first(value: Any) -> Any:
-    """The value itself, or the first of a list."""
+    """Return the value itself, or the first of a list."""
     return value[0] if isinstance(value, list) and value else value
 
 
@@ -319,7 +319,7 @@ def _resolved(value: Any, named: dict[str, dict[str, Any]]) -> Any:
 
 
 def _walk(roots: list[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every mapping, with how deep it stands; @graph and lists do not count as depth."""
+    """Yield every mapping, with how deep it stands; @graph and lists do not count as depth."""
     stack: list[tuple[int, Any]] = [(0, root) for root in reversed(roots)]
     nodes = 0
     while stack and nodes < MOST_NODES:
@@ -383,7 +383,7 @@ _SCRIPT_DECODER = JSONDecoder(strict=False)
 
 
 def script_data(document: Document) -> Iterator[Any]:
-    """Every JSON value in the page's scripts, in page order; structured data (JSON-LD) is left out."""
+    """Yield every JSON value in the page's scripts, in page order; structured data (JSON-LD) is left out."""
     for node in document.tree.css("script")[:DATA_MOST_SCRIPTS]:
         kind = (node.attributes.get("type") or "").lower()
         text = node.text()

@@ -78,7 +78,7 @@ class Element:
         return self.attributes.get(name) or ""
 
     def words(self) -> str:
-        """All text below this element, with single blanks."""
+        """Return all text below this element, with single blanks."""
         return " ".join(" ".join(texts(self)).split())
 
 

@@ -51,7 +51,7 @@ NO_PLACE = any_of(
     r"[@?!*=]|https?:|^(?:close|maps?|view|show|share|save|print|send|directions|search|terms|contact|karte|mapa"
     r"|carte)$|\b(?:{})\b",
 )
-"""Lines of buttons, links and forms that stand beside an address."""
+"""Lines of buttons, links and forms next to an address."""
 _TAIL = re.compile(r"\s+-\s+.*$|\s*\[.*$|\s*\([^)]*\d{4,}.*$")
 
 
@@ -100,7 +100,7 @@ def place_of(text: str) -> AddressFound:
 
 
 def _town(part: str) -> str | None:
-    """The name of a town in a part of an address, without its state and code; None for a county or a country."""
+    """Return the name of a town in a part of an address, without its state and code; None for a county or a country."""
     name = _OUTWARD.sub("", _POSTCODE.sub("", part)).strip(" ,.-")
     words = name.split()
     if len(words) > 1 and words[-1].isupper() and len(words[-1]) <= 3:
@@ -153,9 +153,9 @@ def is_home(home: ListingValues, document: Document, known: Iterable[Thing], sco
 
     A page that declares a home is one if it has any value of it. A page that declares only a product needs a value
     that products do not have: bedrooms, rooms, a rent period, an address of its own, or a price that is labelled as
-    homes' prices are. On a page that declares neither, bedrooms, an area beside a price or a street, or a word for rent
-    or sale beside a price is enough. A street is not: every firm has one. It needs words of homes on the page, and a
-    headline other than that of a firm's contact page.
+    homes' prices are. On a page that declares neither, bedrooms, an area next to a price or a street, or a word for
+    rent or sale next to a price is enough. A street is not: every firm has one. It needs words of homes on the page,
+    and a headline other than that of a firm's contact page.
     """
     declared = declared_types(known)
     if declared & frozenset(DWELLINGS):
@@ -190,7 +190,7 @@ def _has_own_street(home: ListingValues) -> bool:
 
 
 def _is_priced_as_a_home(home: ListingValues, document: Document, scope: Sequence[VisibleLine]) -> bool:
-    """Return whether a price stands beside a word for rent or sale, its period or a number of rooms, or under a
+    """Return whether a price is next to a word for rent or sale, its period or a number of rooms, or under a
     label that only homes have. Under a label that shops also use, it must be high, or the title must name a kind of
     home."""
     if "price" not in home.values:

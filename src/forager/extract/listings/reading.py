@@ -1,7 +1,7 @@
 """A home by its page: structured data first, then the text around the headline. Pure.
 
 Prices stand all over such a page: per area, deposits, mortgages, averages of the street, other homes. Only the amount
-beside a word for the price, or the first one near the headline, is the price.
+next to a word for the price, or the first one near the headline, is the price.
 """
 
 import re
@@ -258,7 +258,7 @@ def _is_below(scope: Sequence[VisibleLine], at: int) -> bool:
 
 
 def _amount(text: str, before: str = "") -> Decimal | None:
-    """The price in a line; None if it is an amount of something else."""
+    """Return the price in a line; None if it is an amount of something else."""
     if len(text) > 140 or not _SIGNED.search(text):
         return None
     head = re.split(r"\s@\s|\(", text)[0]
@@ -342,7 +342,7 @@ def _read_address(document: Document, home: ListingValues) -> None:
 
 
 def _add_place(place: AddressFound, source: str, sure: float, home: ListingValues) -> None:
-    """Add the parts of an address. A city out of plain text needs a postcode beside it, or a city of that name."""
+    """Add the parts of an address. A city out of plain text needs a postcode next to it, or a city of that name."""
     home.add("street", place.street, source, sure)
     if place.city and (sure >= SELECTOR or place.postcode or is_city_in(place.city, None)):
         home.add("city", place.city, source, sure)
@@ -394,7 +394,7 @@ def _read_offer(document: Document, scope: Sequence[VisibleLine], headline: str 
 
 
 def _trail(document: Document) -> str:
-    """The words of the breadcrumb trail, whose first steps are often rent or sale."""
+    """Return the words of the breadcrumb trail, whose first steps are often rent or sale."""
     nodes = document.tree.css("[class*='breadcrumb' i], [aria-label*='breadcrumb' i]")[:2]
     return " ".join(one_line(node.text(separator=" "))[:LONGEST_TITLE] for node in nodes)
 
@@ -405,7 +405,7 @@ def _area(text: str) -> str | None:
 
 
 def _plain(text: str | None) -> str | None:
-    """A number without a needless `.0`; None for anything else."""
+    """Return a number without a needless `.0`; None for anything else."""
     match = re.match(r"\d+(?:\.\d+)?", (text or "").replace(",", "."))
     if not match:
         return None

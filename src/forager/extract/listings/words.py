@@ -33,7 +33,7 @@ ROOMS = re.compile(
     rf"|\d{{1,2}}(?:[.,]5)?[\s-]?(?:{_ROOM_WORDS}))",
     re.IGNORECASE,
 )
-"""A number of rooms, beside its label."""
+"""A number of rooms, next to its label."""
 DWELLING = any_of(_DATA["dwelling"], r"\b(?:{})\b|\b[a-zäöü-]*(?:wohnung|familienhaus|reihenhaus|doppelhaushälfte)\b")
 """Kinds of homes in titles."""
 NOT_A_HOME = any_of(_DATA["not_a_listing"], r"^\W*(?:{})")
@@ -42,9 +42,9 @@ MATTERS_OF_HOMES = tuple(any_of(words, r"\b(?:{})\b") for words in _DATA["matter
 """Matters of pages of homes. Furniture shops write about bedrooms, and every firm about leases: one is not
 enough."""
 OTHER_AREA = any_of(_DATA["other_area"], r"\b(?:{})\b")
-"""Words beside an area that is not the home's."""
+"""Words next to an area that is not the home's."""
 OTHER_MONEY = any_of(_DATA["other_money"], r"/\s?(?:sq|m²|m2|ft)|per sq|eur/m|€/m|\b(?:{})\b")
-"""Words beside an amount that is not the price."""
+"""Words next to an amount that is not the price."""
 HOME_PRICE = any_of(_DATA["listing_price"], r"^(?:{})\b|^(?:賃料|家賃|販売価格)")
 """Labels of prices that shops do not use."""
 PRICE_LABEL = re.compile(
@@ -89,7 +89,7 @@ _TIMES = tuple(
 
 
 def number_of(match: re.Match[str]) -> str:
-    """The number of a match as plain text: `2,5` is 2.5, `two` is 2."""
+    """Return the number of a match as plain text: `2,5` is 2.5, `two` is 2."""
     words = match["number"].casefold()
     return _COUNTED.get(words, words.replace(",", "."))
 

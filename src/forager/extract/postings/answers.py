@@ -36,7 +36,7 @@ class PostingFields:
 
 
 def answer_of(tree: Any) -> PostingFields:
-    """Find the posting in a JSON document. Lists of similar jobs beside one posting do not count."""
+    """Find the posting in a JSON document. Lists of similar jobs next to one posting do not count."""
     if isinstance(tree, dict):
         system = _system_of(tree)
         if system is not None or _is_posting(tree, weak=False):
@@ -57,7 +57,7 @@ def answer_of(tree: Any) -> PostingFields:
 
 
 def values_at(data: Mapping[str, Any], path: str) -> Iterator[Any]:
-    """The values under a path; `@` is the object itself. A list on the way is gone through."""
+    """Yield the values under a path; `@` is the object itself. A list on the way is gone through."""
     waiting: list[Any] = [data]
     for name in () if path == "@" else path.split("."):
         here = [each for value in waiting for each in (value if isinstance(value, list) else [value])]

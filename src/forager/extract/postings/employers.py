@@ -62,7 +62,8 @@ def employers(document: Document, known: Sequence[Thing], title: str) -> Iterato
 
 
 def written_out(slug: str, text: str) -> str | None:
-    """An employer's short name in an address (`acme-corp`) as a text writes it (`Acme Corp`); None if it does not.
+    """Return an employer's short name in an address (`acme-corp`) as a text writes it (`Acme Corp`); None if it does
+    not.
 
     Without a capital letter it may be a mere word: a bakery at bread.example advertises bread.
     """

@@ -68,8 +68,9 @@ def is_list_title(words: str) -> bool:
 
 
 def kind_of(document: Document, title: str | None, *, has_details: bool) -> PageFit:
-    """The kind of a page without a `JobPosting`. `title`: the likely title of the posting; `has_details`: whether a
-    place, an employer or pay was found. A page with a title but without the matters of a posting is `other`."""
+    """Return the kind of a page without a `JobPosting`. `title`: the likely title of the posting; `has_details`:
+    whether a place, an employer or pay was found. A page with a title but without the matters of a posting is
+    `other`."""
     links = _links_to_jobs(document)
     if is_empty(document) and links < 2:
         return "empty"
@@ -115,7 +116,7 @@ def _is_advertisement(document: Document, title: str, *, has_details: bool) -> b
     """Return whether the page is an advertisement. Pages of firms, shops and homes also have a headline and a place.
 
     A headline that names the person sought, an address with a word for jobs, and elements named after parts of a
-    posting each replace one matter that the text must mention. Two of them are enough beside details.
+    posting each replace one matter that the text must mention. Two of them are enough if there are details.
     """
     if _is_foreign(document):
         return True

@@ -201,7 +201,7 @@ class ProductFindings:
         return name in self.values
 
     def get(self, name: str) -> Any:
-        """The value of a field; None if it was not found."""
+        """Return the value of a field; None if it was not found."""
         finding = self.values.get(name)
         return None if finding is None else finding.value
 
@@ -298,7 +298,7 @@ def _agree(one: Any, other: Any) -> bool:
 
 
 def decimal_of(raw: Any) -> Decimal:
-    """A number in structured data. Raises `ValueError` if the value is not a number."""
+    """Return a number in structured data. Raises `ValueError` if the value is not a number."""
     if isinstance(raw, bool):
         raise ValueError(f"{raw!r} is not a number")
     try:

@@ -37,8 +37,8 @@ class Parser:
     """The sites it is for: `example.com` also stands for `www.example.com`. A name that ends with `.*` stands for all
     top-level domains: `amazon.*`."""
     candidate: bool = False
-    """True if it is only tried beside the parser in force, on stored pages or in a shadow run. Its values are never
-    stored."""
+    """True if it is only tried in addition to the parser in force, on stored pages or in a shadow run. Its values are
+    never stored."""
 
     @property
     def label(self) -> str:
@@ -55,7 +55,7 @@ class Parsers:
     chosen: Mapping[str, str] = field(default_factory=dict)
     """Name of the parser that an operator chose, by domain."""
     candidates: tuple[Parser, ...] = ()
-    """Parsers that are tried beside those in force."""
+    """Parsers that are tried in addition to those in force."""
     _by_host: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Names of the parsers that `for_url` has found: a crawl looks up every page."""
 
@@ -68,7 +68,7 @@ class Parsers:
         return cls(known, dict(chosen or {}), tuple(parser for parser in parsers if parser.candidate))
 
     def for_url(self, url: str) -> Parser:
-        """The parser of a page: the operator's choice, the nearest domain's own, or else `base`."""
+        """Return the parser of a page: the operator's choice, the nearest domain's own, or else `base`."""
         host = host_of(url)
         found = self._by_host.get(host)
         if found is None:
@@ -78,7 +78,7 @@ class Parsers:
         return self.known[found]
 
     def candidate_for(self, url: str) -> Parser | None:
-        """The newest candidate for a page: of the name of the parser in force, or for a domain of the page."""
+        """Return the newest candidate for a page: of the name of the parser in force, or for a domain of the page."""
         if not self.candidates:
             return None
         name, domains = self.for_url(url).name, tuple(domains_of(host_of(url)))
@@ -90,8 +90,8 @@ class Parsers:
         return max(fitting, key=lambda each: each.version, default=None)
 
     def named(self, name: str, url: str) -> Parser | None:
-        """The parser for a page by what a person calls it: `current` (in force), `new` (the candidate), `harbour` or
-        `harbour/2`. None if no parser is for this page."""
+        """Return the parser for a page by what a person calls it: `current` (in force), `new` (the candidate),
+        `harbour` or `harbour/2`. None if no parser is for this page."""
         if name == CURRENT:
             return self.for_url(url)
         if name == NEW:
@@ -101,7 +101,7 @@ class Parsers:
         )
 
     def labels(self) -> list[str]:
-        """The labels of all parsers, candidates last."""
+        """Return the labels of all parsers, candidates last."""
         return [each.label for each in (*self.known.values(), *self.candidates)]
 
     def _name_for(self, host: str) -> str:
@@ -125,13 +125,13 @@ def _stands_for(pattern: str, domain: str) -> bool:
 
 
 def text_at(document: Document, *selectors: str) -> str | None:
-    """The text of the first element, of the first of these selectors, that shows some."""
+    """Return the text of the first element, of the first of these selectors, that shows some."""
     first = document.first_text(*selectors)
     return first[0] if first else None
 
 
 def attribute_at(document: Document, selector: str, name: str) -> str | None:
-    """An attribute of the first element that has it."""
+    """Return an attribute of the first element that has it."""
     for node in document.tree.css(selector):
         value = node.attributes.get(name)
         if value and value.strip():
@@ -144,7 +144,8 @@ def text_of_node(node: LexborNode | None) -> str | None:
 
 
 def fact(document: Document, rows: str, *labels: str) -> str | None:
-    """The value beside one of these labels in a table or list of two-part rows; labels without colon, in lower case."""
+    """Return the value next to one of these labels in a table or list of two-part rows; labels without colon, in lower
+    case."""
     wanted = frozenset(labels)
     for row in document.tree.css(rows)[:300]:
         cells = [each for each in row.iter() if each.tag not in ("-text", "-comment")]

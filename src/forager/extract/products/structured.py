@@ -52,7 +52,8 @@ def _marked(document: Document) -> Sequence[Thing]:
 
 
 def _main(document: Document, products: Sequence[Thing]) -> Thing | None:
-    """The product that the page is about: with an offer and the name of the headline, before others of the page."""
+    """Return the product that the page is about: with an offer and the name of the headline, before others of the
+    page."""
     if len(products) < 2:
         return products[0] if products else None
     headline = _words(document.title) | _words(document.headline)
@@ -132,7 +133,8 @@ def _read_offers(offers: Sequence[Data], findings: ProductFindings, source: Sour
 
 
 def _offers(data: Data) -> Iterator[Data]:
-    """The offers in the page's order; an aggregate comes before its offers, because its values are the ones shown."""
+    """Yield the offers in the page's order; an aggregate comes before its offers, because its values are the ones
+    shown."""
     waiting = _dicts(data.get("offers")) + _dicts(data.get("hasVariant"))
     for each in waiting[:MOST_OFFERS]:
         inner = _dicts(each.get("offers"))
@@ -147,7 +149,8 @@ def _dicts(value: Any) -> list[Data]:
 
 
 def _amount(offer: Data) -> str | None:
-    """The amount as plain text. Structured data has a point as its separator, but not every shop follows that."""
+    """Return the amount as plain text. Structured data has a point as its separator, but not every shop follows
+    that."""
     for name in ("price", "lowPrice"):
         text = text_of(offer.get(name))
         if text:
@@ -169,7 +172,8 @@ def _plain_number(text: str) -> str | None:
 
 
 def _currency_of(offer: Data) -> str | None:
-    """The currency of an offer, or of its price specification; else the one that the price itself is written with."""
+    """Return the currency of an offer, or of its price specification; else the one that the price itself is written
+    with."""
     for part in (offer, *_dicts(offer.get("priceSpecification"))):
         written = text_of(part.get("priceCurrency")) or parse_price(text_of(part.get("price"))).currency
         if written:
@@ -207,7 +211,7 @@ def _regular(offer: Data) -> str | None:
 
 
 def _category(value: Any) -> str | None:
-    """The last part of a path: `Home > Tables` is Tables."""
+    """Return the last part of a path: `Home > Tables` is Tables."""
     text = text_of(value)
     if text is None or text.startswith("http"):
         return None
@@ -286,8 +290,8 @@ def _without_site(document: Document, title: str) -> str:
 
 
 def _own_title(document: Document, title: str | None) -> str | None:
-    """The page's title for social media without the shop's name and the like: its headline, if it is a part of it, or
-    else the part before a separator that the page shows as a line of its own."""
+    """Return the page's title for social media without the shop's name and the like: its headline, if it is a part of
+    it, or else the part before a separator that the page shows as a line of its own."""
     headline = document.headline
     if not title or (headline and headline.casefold() in title.casefold() and len(headline) > 3):
         return headline if title and headline else title

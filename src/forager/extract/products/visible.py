@@ -272,7 +272,7 @@ def read_code(document: Document, findings: ProductFindings) -> None:
 
 
 def _addressed(document: Document) -> set[str]:
-    """The number at the end of the page's address, if an attribute or a script of the page has it as well."""
+    """Return the number at the end of the page's address, if an attribute or a script of the page has it as well."""
     found = _NUMBERED.search(urlsplit(document.url).path)
     if found is None:
         return set()
@@ -281,7 +281,7 @@ def _addressed(document: Document) -> set[str]:
 
 
 def _attributed(document: Document) -> set[str]:
-    """The values of the attribute `data-sku`."""
+    """Return the values of the attribute `data-sku`."""
     values = {node.attributes.get("data-sku") or "" for node in document.tree.css("[data-sku]")[:20]}
     return {value for value in values if _CODE.fullmatch(value)}
 
@@ -371,7 +371,7 @@ def _pictured(document: Document) -> set[str]:
     return {picture} if re.fullmatch(r"\d{4,12}", picture) and picture in re.split(r"\D+", path) else set()
 
 
-# The brand of a product where no markup has it: a labelled line, or a link or logo beside the headline. Pure.
+# The brand of a product where no markup has it: a labelled line, or a link or logo next to the headline. Pure.
 
 
 LONGEST = 40
@@ -424,7 +424,7 @@ GUESSED, OFFERED, MARKED = 0.4, 0.6, 0.85
 """Confidence of a page's kind for which no sign speaks, so that its visible words decide; and the least of one that a
 control to buy, a price or labelled facts decide, and of one that markup decides."""
 NEAR = 40
-"""Lines after the headline in which the price is looked for."""
+"""Lines after the headline that are searched for the price."""
 _LABELS = {
     "brand": any_of((*spoken("brand"), *_DATA["brand_labels"])),
     "sku": any_of(
@@ -475,7 +475,7 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
 
 def _is_decided(document: Document, findings: ProductFindings) -> bool:
     """Return whether the page was taken for a product's by a control to buy or a price, and not by its address alone or
-    for want of any other kind. Many buttons to buy are looked at again, unless markup has decided."""
+    for want of any other kind. Many buttons to buy are examined again, unless markup has decided."""
     if findings.page is None or findings.page.confidence < OFFERED:
         return False
     return findings.page.confidence >= MARKED or document.once(PageSigns).buy_controls[0] <= MOST_BUTTONS
@@ -497,8 +497,8 @@ def read_price_today(document: Document, findings: ProductFindings) -> None:
 
 
 def _around(lines: Sequence[VisibleLine], headline: str) -> Sequence[VisibleLine]:
-    """The lines from the headline on: from the line that is the product's name, or else from the headline that shares
-    most words with it."""
+    """Return the lines from the headline on: from the line that is the product's name, or else from the headline that
+    shares most words with it."""
     first = next((place for place, line in enumerate(lines) if line.text == headline), None)
     if first is None:
         wanted = words(headline)

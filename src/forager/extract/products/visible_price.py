@@ -139,7 +139,7 @@ def _is_former(node: LexborNode) -> bool:
 
 
 def read_currency(document: Document, findings: ProductFindings) -> None:
-    """The currency of a price that came without one: the sign beside the same amount on the page."""
+    """The currency of a price that came without one: the sign next to the same amount on the page."""
     amount = findings.get("price")
     if amount is None or "currency" in findings:
         return
@@ -166,7 +166,7 @@ def read_currency(document: Document, findings: ProductFindings) -> None:
 
 
 def _lines(lines: Sequence[VisibleLine]) -> Iterator[str]:
-    """Lines that can be a price. A number and the currency under it are one."""
+    """Yield lines that can be a price. A number and the currency under it are one."""
     for line, below in zip_longest(lines[1:], lines[2:]):
         if line.area in ("nav", "footer", "aside") or len(line.text) > 120:
             continue
@@ -177,7 +177,7 @@ def _lines(lines: Sequence[VisibleLine]) -> Iterator[str]:
 
 
 def _called_prices(document: Document) -> Iterator[str]:
-    """The texts of elements whose class or id has the word price, but those that name another kind of price."""
+    """Yield the texts of elements whose class or id has the word price, but those that name another kind of price."""
     for node in document.tree.css("[class*=price i], [id*=price i]")[:MOST_NODES]:
         called = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
         if _OLD_CLASS.search(called) or _inside_old(node):
@@ -213,7 +213,7 @@ def _priced_parts(text: str) -> list[str]:
 
 def _is_signed(price: Price, document: Document) -> bool:
     """Return whether the amount has a currency. Two letters that few shops use for one (`MT`, `KD`) count if the
-    page has them beside several numbers: once, they are more often a unit or a part of a name."""
+    page has them next to several numbers: once, they are more often a unit or a part of a name."""
     if price.symbol is None or price.symbol.upper() in _WORDS:
         return False
     if len(price.symbol) != 2 or not price.symbol.isascii() or not price.symbol.isalpha() or price.symbol in _COMMON:

@@ -1,7 +1,7 @@
 """Learns a schema from examples: a few pages with the values that are wanted. Pure.
 
 Several paths are made for every occurrence of a value: structured data, meta tags, attributes made for programs,
-ids, the label beside it, classes, and last the position in the tree. A path is kept if it finds the wanted value on
+ids, the label next to it, classes, and last the position in the tree. A path is kept if it finds the wanted value on
 every example. It is checked by leave-one-out: learnt without one page, it must find that page's value.
 
 What the paths are made of (`shown_texts`, `selectors_of`, `json_paths_to`) also serves `extract/products/learning.py`,

@@ -96,7 +96,7 @@ def anchors_of(group: PageGroup, shapes: Sequence[Shape], among: Sequence[int] |
         if number not in own and len(common & shape) < ON_NEARLY_ALL * len(common)
     ]
     elsewhere = Counter(step for shape in others for step in shape)
-    # Longer steps name more classes: they say more about a template than `div > div`.
+    # Longer steps name more classes: they identify a template better than `div > div`.
     ranked = sorted(common, key=lambda step: (elsewhere[step], -step.count("."), -len(step), step))
     return tuple(sorted(ranked[:MOST_ANCHORS])) if len(ranked) >= LEAST_ANCHORS else ()
 

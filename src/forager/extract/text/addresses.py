@@ -66,7 +66,7 @@ def is_gb_code(text: str) -> bool:
 
 
 def american(texts: Sequence[str], at: int, region: str | None = None) -> NormalizedLocation | None:
-    """The USA and Canada: a city, a state and a code, also over two or three lines."""
+    """Parse an address of the USA or Canada: a city, a state and a code, also over two or three lines."""
     text = texts[at]
     if not _AMERICAN_CODE.search(text):  # far cheaper than to look for a city first
         return None
@@ -118,7 +118,7 @@ def british(texts: Sequence[str], at: int, region: str | None) -> NormalizedLoca
 
 
 def _before(texts: Sequence[str], at: int, end: int) -> list[str]:
-    """The parts of an address before its postcode, back to its street."""
+    """Return the parts of an address before its postcode, back to its street."""
     parts = [part.strip() for part in re.split(r"[,|]", texts[at][:end].strip(" ,|")) if part.strip()]
     back = at
     while (
@@ -167,7 +167,7 @@ def irish(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocati
 
 
 def indian(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
-    """`Bengaluru - 560001, Karnataka`: a PIN of six digits after the city, on a page from India or beside its name."""
+    """`Bengaluru - 560001, Karnataka`: a PIN of six digits after the city, on a page from India or next to its name."""
     match = _IN.search(texts[at])
     near = " ".join(texts[at : at + 3])
     if not match or (region != "IN" and "India" not in near) or country_code(match["city"], codes=False):
@@ -268,8 +268,8 @@ def addresses(document: Document, region: str | None = None) -> Iterator[Address
 
 
 def names_above(document: Document, address: Address) -> Iterator[str]:
-    """Lines over the street of an address, from the street up: an address begins with whose it is. Without a street,
-    the line over the city."""
+    """Yield lines over the street of an address, from the street up: an address begins with whose it is. Without a
+    street, the line over the city."""
     texts = [line.text.strip(" ,") for line in document.shown[max(0, address.line - MOST_ABOVE) : address.line]]
     streets = [at for at, text in enumerate(texts) if STREET.search(text) and len(text) <= LONGEST_NAME]
     top = texts[: streets[0]] if streets else texts[-1:]
@@ -279,8 +279,8 @@ def names_above(document: Document, address: Address) -> Iterator[str]:
 
 
 def region_of(document: Document) -> str | None:
-    """The country of a page: by its domain, else by its addresses, mailboxes and the countries it names, else by its
-    language."""
+    """Return the country of a page: by its domain, else by its addresses, mailboxes and the countries it names, else by
+    its language."""
     own = _country_of_host(urlsplit(document.url).hostname or "")
     if own:
         return own

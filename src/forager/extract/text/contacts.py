@@ -78,13 +78,14 @@ def e164(value: str, region: str | None = None) -> str:
 
 
 def without_trunks(text: str) -> str:
-    """The text with `+43 (0) 732` as `+43 732`: a zero that is dialled only inside of the country, with blanks around
-    it, hides a number from `phones_in`."""
+    """Return the text with `+43 (0) 732` as `+43 732`: a zero that is dialled only inside of the country, with blanks
+    around it, hides a number from `phones_in`."""
     return _CODED_TRUNK.sub(r"\1 ", text) if "(" in text else text
 
 
 def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
-    """Numbers in a line of text. Without a region: those with a country code, and those in the American grouping."""
+    """Yield numbers in a line of text. Without a region: those with a country code, and those in the American
+    grouping."""
     if not _ENOUGH_DIGITS.search(text[:2_000]):
         return
     text = _TRUNK.sub(lambda numbers: " " * len(numbers[0]), text[:2_000])

@@ -23,7 +23,7 @@ _WITH_STATES = ("US", "CA", "AU", "BR")
 
 
 def folded(name: str) -> str:
-    """One spelling for comparing: no case, no forms of width, no dots at the ends."""
+    """Return one spelling for comparing: no case, no forms of width, no dots at the ends."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().replace("\xad", "").split()).strip(" .,;:()")
 
 
@@ -39,7 +39,8 @@ def country_code(name: str, *, codes: bool = True) -> str | None:
 
 
 def state_code(name: str, country: str) -> str | None:
-    """A state of the USA, Canada, Australia or Brazil by its name or its code, as its code: `CA`, `ON`, `NSW`."""
+    """Return a state of the USA, Canada, Australia or Brazil by its name or its code, as its code: `CA`, `ON`,
+    `NSW`."""
     bare = name.strip(" .,;:()")
     table = _states(country)
     return bare if bare.isupper() and bare in table.values() else table.get(folded(name))
@@ -148,7 +149,7 @@ def location_of(text: str) -> NormalizedLocation:
 
 
 def location_of_address(address: Mapping[str, Any]) -> NormalizedLocation | None:
-    """A PostalAddress of schema.org, or a mapping with our own names."""
+    """Return the location in a PostalAddress of schema.org, or in a mapping with our own names."""
     words = {name: _word(address, *names) for name, names in _ADDRESS_NAMES.items()}
     raw = ", ".join(part for part in (words[name] for name in _ADDRESS_NAMES) if part)
     if not raw:
@@ -241,7 +242,8 @@ def _state(name: str, country: str | None) -> tuple[str, str] | None:
 
 
 def _city_and_region(parts: list[str], *, state_known: bool) -> tuple[str | None, str | None]:
-    """The part beside the postcode, else after the street, else the first of two names; of more, none is sure."""
+    """Return the part next to the postcode, else after the street, else the first of two names; of more, none is
+    sure."""
     coded = next((coded_part for at in range(len(parts)) if (coded_part := _beside_postcode(parts, at))), None)
     if coded is not None:
         city, at = coded

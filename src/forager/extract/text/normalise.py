@@ -80,7 +80,7 @@ def _clean_of(output: type[BaseModel], name: str) -> Callable[[str], Any] | None
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
-    """The marks of `Line | None`, which stand on the inner type."""
+    """Return the marks of `Line | None`, which stand on the inner type."""
     metadata: list[Any] = list(getattr(annotation, "__metadata__", ()))
     for inner in get_args(annotation):
         metadata += getattr(inner, "__metadata__", ())

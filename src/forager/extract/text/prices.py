@@ -30,7 +30,7 @@ def is_currency(code: str) -> bool:
 
 
 def iso_currency(written: str | None) -> str | None:
-    """The ISO 4217 code for a symbol, word or code; None if it is unknown or several currencies share it."""
+    """Return the ISO 4217 code for a symbol, word or code; None if it is unknown or several currencies share it."""
     if not written:
         return None
     text = written.strip()
@@ -121,7 +121,7 @@ class Price:
 def parse_price(text: str | None, hint: str | None = None, *, decimal: str | None = None) -> Price:
     """Read the first price in a text.
 
-    `hint` is another text that may hold the currency, such as an element beside the price. `decimal` is the decimal
+    `hint` is another text that may hold the currency, such as an element next to the price. `decimal` is the decimal
     separator, if it is known. A text without a price gives a `Price` without an amount.
     """
     source = _plain((text or "")[:LONGEST])
@@ -137,7 +137,7 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
 
 
 def _plain(text: str) -> str:
-    """The text with separators in ASCII, and with the Swedish `:-` as the currency that it means."""
+    """Return the text with separators in ASCII, and with the Swedish `:-` as the currency that it means."""
     if not text.isascii():
         text = text.translate(_SEPARATORS)
     return _KRONOR.sub(" kr", text) if ":" in text else text
@@ -157,7 +157,7 @@ def to_amount(number: str, decimal: str | None = None, currency: str | None = No
 
 
 def _decimal_separator(bare: str, currency: str | None) -> str | None:
-    """The last separator, unless it can only separate thousands."""
+    """Return the last separator, unless it can only separate thousands."""
     last = max(bare.rfind("."), bare.rfind(","))
     if last < 0:
         return None
@@ -170,8 +170,8 @@ def _decimal_separator(bare: str, currency: str | None) -> str | None:
 
 
 def _best_number(text: str) -> str | None:
-    """The number of the price: a number beside a currency before any other, today's before what it
-    was, and otherwise the first."""
+    """Return the number of the price: a number next to a currency before any other, today's before what it was, and
+    otherwise the first."""
     marks = [mark.span() for mark in islice(CURRENCY.finditer(text), MOST_NUMBERS)]
     dates = [date.span() for date in _DATE.finditer(text)]
     matches = islice(_NUMBER.finditer(text), MOST_NUMBERS)
@@ -209,7 +209,7 @@ def _belong(text: str, match: re.Match[str], mark: Span) -> bool:
 
 
 def _currency(text: str, hint: str | None) -> str | None:
-    """The first currency of the text, or else of the hint; one that only one country has goes before `$`."""
+    """Return the first currency of the text, or else of the hint; one that only one country has goes before `$`."""
     for source in (text, (hint or "")[:LONGEST]):
         marks = [each[0] for each in islice(CURRENCY.finditer(source), 5)]
         if marks:

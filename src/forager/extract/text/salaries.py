@@ -50,7 +50,7 @@ _STEMS = (
 
 
 def salary_of(value: Any) -> str | None:
-    """A MonetaryAmount of schema.org, a number or a text."""
+    """Return pay as one line, from a MonetaryAmount of schema.org, a number or a text."""
     if isinstance(value, list):
         return next((salary for one in value[:5] if (salary := salary_of(one))), None)
     if isinstance(value, Mapping):

@@ -38,7 +38,7 @@ def paragraphs(value: str) -> str:
 
 
 def _bounded(value: str) -> str:
-    """A text that is not too long; one that is cut does not end in the middle of a tag."""
+    """Return a text that is not too long; one that is cut does not end in the middle of a tag."""
     if len(value) <= MOST_SOURCE:
         return value
     cut = value[:MOST_SOURCE]

@@ -71,13 +71,14 @@ def _is_host(host: str) -> bool:
 
 
 def _kept(query: str) -> str:
-    """The query as it stands, without the parameters that track: order, blanks and repeats may mean something."""
+    """Return the query as it stands, without the parameters that track: order, blanks and repeats may mean
+    something."""
     parts = [part for part in query.split("&") if part and not is_tracking(parameter_name(part))]
     return quote("&".join(parts), safe="%/?:@!$&'()*+,;=~-._[]{}|^`\\")
 
 
 def parameter_name(part: str) -> str:
-    """The decoded name of one `name=value` of a query."""
+    """Return the decoded name of one `name=value` of a query."""
     pairs = parse_qsl(part.partition("=")[0] + "=x", max_num_fields=5)
     return pairs[0][0].strip() if pairs else ""
 

@@ -191,7 +191,7 @@ def _has_mark(pid: int, mark: str) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, which may itself hold spaces: state, parent, …"""
+    """Return the fields of /proc/PID/stat after the name, which may itself hold spaces: state, parent, …"""
     try:
         return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -80,7 +80,7 @@ async def dial(addresses: Sequence[str], port: int, dialer: Dialer) -> socket.so
 
 
 def open_socket(info: AddrInfo) -> socket.socket:
-    """The default dialer; tests inject one that records the admitted addresses."""
+    """Open a socket. This is the default dialer; tests inject one that records the admitted addresses."""
     opened = socket.socket(info[0], info[1], info[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     return opened

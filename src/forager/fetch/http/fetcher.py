@@ -280,7 +280,7 @@ class HttpFetcher:
         return value
 
     def _secret(self, request: Request, ref: SecretRef, *, bare: bool = False) -> str:
-        """The value of the header; `bare`: without its prefix."""
+        """Return the value of the header; `bare`: without its prefix."""
         prefix = "" if bare else ref.prefix
         if ref.of_job:
             if request.job_secret is None:

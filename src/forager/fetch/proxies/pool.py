@@ -127,7 +127,8 @@ Check = Callable[[int, ProxyEndpoint], Awaitable[ProxyCheckResult]]
 
 
 class ProxyPool:
-    """Implements `core.proxies.Proxies`. `open` it before use, `run` it beside the engine, `close` it last."""
+    """Implements `core.proxies.Proxies`. `open` it before use, `run` it in parallel with the engine, `close` it
+    last."""
 
     def __init__(
         self,

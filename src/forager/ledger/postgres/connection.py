@@ -103,7 +103,7 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 def pairs(rows: Iterable[asyncpg.Record]) -> dict[Any, Any]:
-    """Rows of two columns as a dictionary."""
+    """Return rows of two columns as a dictionary."""
     return {row[0]: row[1] for row in rows}
 
 
@@ -280,7 +280,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|::|:([A-Za-z_]\w*)")
 
 
 def numbered(sql: str, values: Mapping[str, Any] | None) -> tuple[str, list[Any]]:
-    """The statement with numbers, and its values in their order."""
+    """Return the statement with numbers, and its values in their order."""
     text, names = _rewritten(sql)
     have = values or {}
     return text, [have[name] for name in names]

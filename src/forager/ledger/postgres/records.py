@@ -539,7 +539,7 @@ def columns_of(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
 
 
 def quiet_columns(table: RecordTable, rows: list[Values]) -> list[str | None]:
-    """The quiet columns of rows that are clean already, then their keys."""
+    """Return the quiet columns of rows that are clean already, then their keys."""
     columns = list(zip(*rows, strict=True))
     types = statements_for(table).types
     quiet = [documents(columns[at]) if types[at] == JSON else as_json(columns[at]) for at in table.quiet]

@@ -40,7 +40,7 @@ SELECT id, total, coalesce(finished_at < $2, false)
   AND id NOT IN (SELECT job_id FROM idempotency WHERE expires_at > $3 + {FOR_EVER_MS // 2}), created_at
 FROM jobs WHERE id > $1 ORDER BY id LIMIT {LOOKED_AT}
 """
-# A job that is being retried at this moment is locked, or no longer finished when it is looked at again: it stays.
+# A job that is being retried at this moment is locked, or no longer finished when it is read again: it stays.
 _MOVE = f"""
 WITH old AS MATERIALIZED (SELECT id FROM jobs WHERE id = ANY($1::bigint[]) AND finished_at < $2 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM jobs j USING old WHERE j.id = old.id RETURNING j.*)
@@ -86,7 +86,7 @@ Walk = Callable[[Db, Catalog, PruneLimits, Any], Awaitable[PageRemoved]]
 
 
 async def jobs(db: Db, catalog: Catalog, limits: PruneLimits, after: Any) -> PageRemoved:
-    """Finished jobs. The tasks of a small one go with it, those of a big one before the next job is looked at."""
+    """Finished jobs. The tasks of a small one go with it, those of a big one before the next job is read."""
     cleared = await clearing(db, catalog, limits, after)
     if cleared.after is not None:
         return PageRemoved(cleared.pruned, after=after or 0)
@@ -110,7 +110,8 @@ async def clearing(db: Db, catalog: Catalog, limits: PruneLimits, after: Any) ->
 
 
 async def _clear(db: Db, jobs: list[int]) -> int:
-    """A page of tasks, and what belongs to them; what belongs to the jobs themselves goes with the last of them."""
+    """Return a page of tasks, and what belongs to them; what belongs to the jobs themselves goes with the last of
+    them."""
     tasks = [row[0] for row in await db.fetch(_TASKS, jobs)]
     for table in _OF_TASKS:
         await db.execute(f"DELETE FROM {table} WHERE task_id = ANY($1::bigint[])", tasks)

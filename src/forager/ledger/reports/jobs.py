@@ -167,7 +167,7 @@ def _standing_keys(standing: Sequence[str]) -> dict[str, str]:
 
 
 def _not_standing(standing: Sequence[str]) -> str:
-    """The condition that a job of the walk has none of these keys and no key below one of them.
+    """Return the condition that a job of the walk has none of these keys and no key below one of them.
 
     The keys of a job are found by its number. A range of keys would depend on the database's collation, and most
     collations ignore spaces and slashes at first.
@@ -301,7 +301,7 @@ async def one_dead(db: Database, task: UUID) -> DeadLetterDetail:
 
 
 async def screenshot(db: Database, task: UUID) -> bytes:
-    """The PNG of a page that failed."""
+    """Return the PNG of a page that failed."""
     numbers = task_numbers(task)
     rows = await db.fetch(
         "SELECT e.screenshot FROM evidence e JOIN tasks t ON t.id = e.task_id"
@@ -406,7 +406,7 @@ def job_report(row: Row) -> JobReport:
 
 
 def task_fields(row: Row) -> dict[str, Any]:
-    """The fields that every kind of task report has."""
+    """Return the fields that every kind of task report has."""
     job, claimed_at = row["job_id"], row["claimed_at"]
     return {
         "id": task_uuid(job, row["id"]),
@@ -432,7 +432,7 @@ def task_fields(row: Row) -> dict[str, Any]:
 
 
 def _page(body: bytes) -> str | None:
-    """The page that a task's input names, if it names one."""
+    """Return the page that a task's input names, if it names one."""
     fields = task_body(body)
     if not isinstance(fields, Mapping):
         return None

@@ -60,7 +60,7 @@ NO_FILTERS = Filters({})
 
 
 def filter_names(record: type[Record]) -> tuple[str, ...]:
-    """The fields that a list of this kind can be filtered by."""
+    """Return the fields that a list of this kind can be filtered by."""
     indexed = [name for index in _whole(record) for name in index.names if name in record.model_fields]
     names = dict.fromkeys((record.key_field, *indexed))
     return tuple(name for name in names if columns_of(record)[name].kind != "json")
@@ -85,7 +85,8 @@ def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
 
 
 def stored_value(record: type[Record], name: str, told: Any) -> Any:
-    """A value of the change log as the record's table would store it; None for one that its class does not take."""
+    """Return a value of the change log as the record's table would store it; None for one that its class does not
+    take."""
     try:
         return None if told is None else _encoded(record, name, str(told))
     except ValueError:
@@ -108,7 +109,8 @@ def _driven(record: type[Record], values: Mapping[str, Any]) -> Filters:
 
 
 def _order(record: type[Record], index: Index, served: int) -> tuple[str, ...]:
-    """The order of the rows behind the served columns, if it is one that a cursor can name: text that is never null."""
+    """Return the order of the rows behind the served columns, if it is one that a cursor can name: text that is never
+    null."""
     following = index.columns[served : served + 1]
     is_text = record.model_fields[record.key_field].annotation is str
     return (record.key_field, "id") if following == (record.key_field,) and is_text else _ANY_ORDER
@@ -145,7 +147,7 @@ def walk_through(
     as_of: int | None = None,
     mark: str | None = None,
 ) -> Walk:
-    """All records of a table, or those that a job found, in the order of their finding.
+    """Return all records of a table, or those that a job found, in the order of their finding.
 
     `as_of`: only records that had been seen by then, in Unix milliseconds. `mark` names the filters in the cursor.
     """
@@ -163,7 +165,7 @@ def walk_through(
 
 
 def as_people_see(table: RecordTable, row: Row) -> dict[str, Any]:
-    """A row with the types of its record, and the times that the ledger keeps."""
+    """Return a row with the types of its record, and the times that the ledger keeps."""
     own = table.decode({name: row[name] for name in table.fields})
     kept = {name: at(row[name]) if name.endswith("_at") else row[name] for name in table.kept}
     if "gone_evidence" in kept:

@@ -109,7 +109,7 @@ async def page_as_of(
 
 
 async def _versions(db: Database, table: RecordTable, rows: Sequence[Row], then: int) -> dict[str, Row]:
-    """The change that each of these records, which have changed since, was at by then; by its key of today."""
+    """Return the change that each of these records, which have changed since, was at by then; by its key of today."""
     kind, keys = table.record.kind, [row[table.record.key_field] for row in rows]
     versions = {row["key"]: row for row in await _in_few(db, _THEN, keys, {"kind": kind, "as_of": then})}
     missing = [key for key in keys if key not in versions]
@@ -149,7 +149,7 @@ def _matches(table: RecordTable, row: Row, version: Row | None, filters: Filters
 
 
 def _as_it_was(table: RecordTable, row: Row) -> dict[str, Any]:
-    """A record that has not changed since."""
+    """Return a record that has not changed since."""
     return {**as_people_see(table, row), **_unknown(table)}
 
 

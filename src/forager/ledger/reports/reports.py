@@ -74,7 +74,7 @@ async def list_rejected(db: Database, job: UUID, *, cursor: str | None, limit: i
 
 
 LOOKED_AT = 200
-"""Tasks at each end of a job that are looked at. A job of one lane, however long, is described by any of its tasks."""
+"""Tasks at each end of a job that are read. A job of one lane, however long, is described by any of its tasks."""
 _OPEN = ", ".join(str(int(state)) for state in QUEUED)
 
 
@@ -165,7 +165,7 @@ class LedgerReports:
         return await jobs.job_failures(self._db, job)
 
     async def last_moved(self, job: UUID) -> datetime | None:
-        """The time of the newest change of a job, or None if it has none."""
+        """Return the time of the newest change of a job, or None if it has none."""
         return await jobs.last_moved(self._db, job)
 
     async def tasks(
@@ -181,7 +181,7 @@ class LedgerReports:
         return await jobs.list_tasks(self._db, job, state=state, why=why, text=text, cursor=cursor, limit=limit)
 
     async def queued_tasks(self, job: UUID) -> list[QueuedTask]:
-        """Some queued tasks of a job, at most a few hundred."""
+        """Return some queued tasks of a job, at most a few hundred."""
         return await queued_tasks(self._db, job)
 
     async def queued_by_lane(self, pipeline: str) -> list[tuple[str, TaskState, int]]:
@@ -211,7 +211,7 @@ class LedgerReports:
         return await jobs.dead_reasons(self._db, job=job, pipeline=pipeline, why=why)
 
     async def rejected(self, job: UUID, *, cursor: str | None = None, limit: int = PAGE) -> QueryPage[RejectedReport]:
-        """Rows that failed validation, in the order of their coming."""
+        """Return rows that failed validation, in the order of their coming."""
         return await list_rejected(self._db, job, cursor=cursor, limit=limit)
 
     async def evidence_files(self, task: UUID) -> list[StoredFile]:
@@ -226,11 +226,11 @@ class LedgerReports:
     # ── records ──
 
     def record_kinds(self) -> list[RecordKind]:
-        """Every kind of records, by name."""
+        """Return every kind of records, by name."""
         return [records.record_kind(table) for _, table in sorted(self._catalog.records.items())]
 
     def record_kind(self, kind: str) -> RecordKind:
-        """One kind of records. Raises `Rejected`, which lists the kinds, if there is no such kind."""
+        """Return one kind of records. Raises `Rejected`, which lists the kinds, if there is no such kind."""
         return records.record_kind(records.table_of(self._catalog, kind))
 
     @property
@@ -244,7 +244,7 @@ class LedgerReports:
         return await records.history(self._db, self._catalog, kind, key, cursor=cursor, limit=limit)
 
     async def record(self, kind: str, key: str, *, job: UUID | None = None) -> dict[str, Any]:
-        """One record by its key or an alias of it; a record of job scope also needs its job."""
+        """Return one record by its key or an alias of it; a record of job scope also needs its job."""
         return await records.one_record(self._db, self._catalog, kind, key, job=job)
 
     async def export_page(
@@ -258,7 +258,7 @@ class LedgerReports:
         limit: int = MOST,
         newest: bool = False,
     ) -> QueryPage[dict[str, Any]]:
-        """A page of records, as they are or as they were `as_of` a moment; with `newest`, in reverse order.
+        """Return a page of records, as they are or as they were `as_of` a moment; with `newest`, in reverse order.
 
         Raises `Rejected` for a filter that the kind does not have, or if the versions of then were removed.
         """
@@ -283,7 +283,7 @@ class LedgerReports:
         as_of: datetime | None = None,
         limit: int = MOST,
     ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-        """All pages of `export_page`, one after the other."""
+        """Yield all pages of `export_page`, one after the other."""
         return records.export(self._db, self._catalog, kind, job=job, filters=filters or {}, as_of=as_of, limit=limit)
 
     # ── the ledger as a whole ──

@@ -208,7 +208,7 @@ class ChangeReader:
         return "world" if table is None else table.record.scope
 
     async def _bodies(self, rows: Sequence[Sequence[Any]], job: UUID | None) -> dict[int, dict[str, Any]]:
-        """The bodies, by change, of the changes in a page that are stored without one."""
+        """Return the bodies, by change, of the changes in a page that are stored without one."""
         wanting: dict[str, dict[int, str]] = {}
         for number, kind, key, *_, body in rows:
             if body is None:
@@ -247,7 +247,7 @@ class ChangeReader:
 
 
 def _asked(job: UUID | None, kinds: Collection[str] | None) -> tuple[str, dict[str, Any]]:
-    """The conditions for a job and for kinds, with their values."""
+    """Return the conditions for a job and for kinds, with their values."""
     condition, values = "", {}
     if job is not None:
         condition, values["job"] = _OF_JOB, str(job)
@@ -297,8 +297,8 @@ def with_logged_state(
 
 
 def task_change(name: str, row: LoggedTask, version: int) -> NewChange:
-    """The row of the log for a task in its present state, with everything that is needed to act on it. `name`: its
-    public id."""
+    """Return the row of the log for a task in its present state, with everything that is needed to act on it. `name`:
+    its public id."""
     state = TaskState(row.state).public()
     about = {
         "task_id": name,
@@ -384,7 +384,7 @@ class Deltas:
         return counts.get(name, 0) if counts else 0
 
     def rows(self) -> list[tuple[int, ...]]:
-        """One row per job: its amounts in the order of `COUNTED`, then the job."""
+        """Return one row per job: its amounts in the order of `COUNTED`, then the job."""
         return [(*[counts.get(name, 0) for name in COUNTED], job) for job, counts in self._jobs.items()]
 
     def columns(self, jobs: Iterable[int]) -> list[list[int]]:
@@ -406,7 +406,7 @@ def day_and_hour(now: int) -> tuple[int, int]:
 
 
 def before_month(day: int) -> int:
-    """A number below all days of this day's month, and above all of the month before."""
+    """Return a number below all days of this day's month, and above all of the month before."""
     return day // 100 * 100
 
 

@@ -30,7 +30,7 @@ UNTIL_END_MS = 30 * 24 * 3600 * 1000
 """Milliseconds for which the key of a job that ended is remembered, if the key was valid until the job's end."""
 FOR_EVER_MS = 1000 * 365 * 24 * 3600 * 1000
 BEING_WRITTEN = 0.05
-"""Seconds between two looks at the same job while another caller writes it."""
+"""Seconds between two checks of the same job while another caller writes it."""
 
 
 JOB_VALUES = "pipeline, params, estimate, schedule, turn, batch_size, concurrency, max_cost, request_id"
@@ -74,7 +74,7 @@ def first_state(total: int | None) -> JobState:
 
 
 class NotTogether(Exception):
-    """One of these jobs may be the repeat of another, so one must be written before the other is looked at."""
+    """One of these jobs may be the repeat of another, so one must be written before the other is checked."""
 
 
 def require_different_keys(jobs: Iterable[NewJob]) -> None:

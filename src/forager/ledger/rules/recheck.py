@@ -68,7 +68,8 @@ class RecheckPage:
     """The value that selects the standing job, by the row's id, if the recheck has several."""
 
     def by_job(self) -> "list[RecheckPage]":
-        """One page for each standing job. Each is a transaction of its own, which locks the rows of one job only."""
+        """Return one page for each standing job. Each is a transaction of its own, which locks the rows of one job
+        only."""
         if self.recheck.by is None:
             return [self]
         pages: dict[str, RecheckPage] = {}
@@ -95,7 +96,7 @@ class RecheckPage:
         return None if self.error is None else self.now
 
     def plans_of(self, taken: Sequence[int]) -> list[Encoded]:
-        """The tasks of the records that were taken, one for each (kind, key)."""
+        """Return the tasks of the records that were taken, one for each (kind, key)."""
         plans = {(plan.kind, plan.key): plan for number in taken if (plan := self.plans.get(number)) is not None}
         return list(plans.values())
 

@@ -20,7 +20,7 @@ from forager.ledger.rules.changes import NewChange
 from forager.ledger.schema.record_tables import RecordTable, Values
 
 # NUL, which the web can hold. PostgreSQL's text cannot: one page with one would refuse a whole group. SQLite's can, but
-# what is looked for by JSON ends there, so that the name of a known thing would not be found.
+# a search by JSON ends there, so that the name of a known thing would not be found.
 
 
 NUL, INSTEAD = "\x00", "\ufffd"
@@ -35,7 +35,7 @@ def clean_or_none(text: str | None) -> str | None:
 
 
 def lenient_json(value: Any) -> str:
-    """A value from outside as JSON, whatever it holds: what JSON cannot express is written as text."""
+    """Return a value from outside as JSON, whatever it holds: what JSON cannot express is written as text."""
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:  # a number beyond 64 bits, half a character

@@ -263,7 +263,7 @@ def crash_error(crashes: int) -> str:
 
 
 def choose(suspects: Iterable[Suspect], room: Mapping[int, int] | None) -> tuple[list[int], set[int]]:
-    """The tasks to lease, and the jobs that cannot pay for even one more and have nothing in flight."""
+    """Return the tasks to lease, and the jobs that cannot pay for even one more and have nothing in flight."""
     chosen: list[int] = []
     broke: set[int] = set()
     group: int | None = None

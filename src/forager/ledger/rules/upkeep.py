@@ -185,7 +185,7 @@ def choose_jobs(
 
 
 def internal_jobs(catalog: Catalog) -> str:
-    """A query for the jobs that Forager creates itself. Names of pipelines are our own, not a user's text."""
+    """Return a query for the jobs that Forager creates itself. Names of pipelines are our own, not a user's text."""
     names = ", ".join(f"'{pipeline.name}'" for pipeline in catalog.pipelines.values() if pipeline.internal)
     return f"SELECT id FROM jobs WHERE pipeline IN ({names or 'NULL'})"
 

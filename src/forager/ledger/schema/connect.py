@@ -225,7 +225,7 @@ def drop_public_view(connection: Connection, name: str) -> None:
 
 
 def own_schema(connection: Connection) -> str:
-    """The schema of the tables; `public` on a store that has no schemas."""
+    """Return the schema of the tables; `public` on a store that has no schemas."""
     if connection.dialect.name != "postgresql":
         return PUBLIC
     return str(connection.execute(text("SELECT current_schema()")).scalar_one())

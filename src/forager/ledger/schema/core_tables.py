@@ -478,7 +478,7 @@ derived = Table(
 )
 
 
-# PostgreSQL only: open work stands in a table of its own (`queue`), beside `tasks`, which is identity and history.
+# PostgreSQL only: open work is in a table of its own (`queue`), next to `tasks`, which is identity and history.
 #
 # Created by a dialect branch of the migrations, unknown to SQLite, which leases straight from `tasks`.
 

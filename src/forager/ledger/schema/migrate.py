@@ -326,7 +326,7 @@ def downgrade(store: Store, catalog: Catalog, revision: str) -> None:
 
 
 def current(store: Store) -> list[str]:
-    """The revisions that the store stands at, one per branch; none in an empty store."""
+    """Return the revisions that the store stands at, one per branch; none in an empty store."""
     return in_transaction(store, lambda db: sorted(_versions(db)))
 
 

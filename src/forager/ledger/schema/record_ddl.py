@@ -39,7 +39,7 @@ def _declare(metadata: MetaData, table: RecordTable) -> Table:
         for name, kind in zip(table.fields, table.types, strict=True)
     ]
     # The key first: who looks for a thing in whatever job finds it by the same index. A job's own records are read in
-    # the order of their finding: there the next one is written beside the last, which costs next to nothing.
+    # the order of their finding: there the next one is written next to the last, which costs next to nothing.
     unique = (record.key_field, "job_id") if table.per_job else (record.key_field,)
     of_job = [Index(f"ix_{record.table}_job", "job_id", "id")] if table.per_job else []
     return Table(

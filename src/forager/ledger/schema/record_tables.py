@@ -40,7 +40,7 @@ Values = list[Any]
 """A row's own columns, encoded, in the order of `RecordTable.fields`."""
 
 SEEN = ("version", "first_seen_at", "last_seen_at", "times_seen", "gone_at")
-"""Columns of every record table, beside the record's own."""
+"""Columns of every record table, besides the record's own."""
 KEPT = ("changed_at", "gone_reason", "gone_evidence")
 """Columns that only a table of world scope has: a row of job scope never changes."""
 
@@ -72,7 +72,7 @@ class RecordTable:
 
     @cached_property
     def kept(self) -> tuple[str, ...]:
-        """The columns that the ledger itself keeps, beside the record's own."""
+        """The columns that the ledger itself keeps, besides the record's own."""
         return SEEN if self.per_job else (*SEEN, *KEPT)
 
     @cached_property
@@ -95,7 +95,7 @@ class RecordTable:
         return values
 
     def pick(self, record: Record) -> tuple[Any, ...]:
-        """The record's own values, not yet encoded, in the order of `fields`."""
+        """Return the record's own values, not yet encoded, in the order of `fields`."""
         return self._pick(record.__dict__)
 
     def merge(self, old: Values | None, told: Sequence[Values]) -> Values:
@@ -125,7 +125,8 @@ class RecordTable:
         return out
 
     def body(self, values: Values, gone: bytes | None = None) -> bytes:
-        """The JSON of a change: what is known, as people see it, without the unknown and without quiet fields.
+        """Return the JSON of a change: the known fields, as people see them, without the unknown ones and without quiet
+        fields.
 
         JSON leaves are nested, not quoted. `gone`: a JSON object with the reason why the thing is gone.
         """
@@ -147,7 +148,7 @@ class RecordTable:
         return known
 
     def record_of(self, row: dict[str, Any]) -> Record:
-        """The record that a stored row stands for. It was checked when it was found."""
+        """Return the record that a stored row stands for. It was checked when it was found."""
         return trusted(self.record, self.decode({name: row[name] for name in self.fields}))
 
     def _resolve(self, before: Values | None, known: Values) -> Values:
@@ -163,7 +164,7 @@ class RecordTable:
         return resolved
 
     def _record(self, values: Values) -> Record:
-        """The record that such a row stands for. It was checked when it was found."""
+        """Return the record that such a row stands for. It was checked when it was found."""
         return trusted(self.record, self.decode(dict(zip(self.fields, values, strict=True))))
 
     def _index(self, name: str) -> int:

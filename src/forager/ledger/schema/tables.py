@@ -79,7 +79,8 @@ cursors = Table(
     Column("failing_since", BigInteger, comment="NULL: it does not fail"),
 )
 
-# Sinks that operators added, beside those of the settings. Addresses and credentials are settings, but a webhook's URL.
+# Sinks that operators added, besides those of the settings. Addresses and credentials are settings, but a webhook's
+# URL.
 sinks = Table(
     "sinks",
     delivery_metadata,

@@ -332,7 +332,7 @@ def _with_lists(sql: str) -> str:
 
 TOGETHER = 64
 MANY = 500
-"""Rows per statement when thousands are written beside another busy thread, because each statement must reacquire the
+"""Rows per statement when thousands are written while another thread is busy, because each statement must reacquire the
 interpreter. Preparing such a statement takes 12 ms and half a megabyte, once per pattern of shared values."""
 
 

@@ -79,7 +79,7 @@ def has_store(home: Path) -> bool:
 
 
 def no_store(home: Path) -> NotFound:
-    """Return the error for a data folder without a store: where it was looked for, and how to name another folder."""
+    """Return the error for a data folder without a store: the searched folder, and how to name another one."""
     return NotFound(
         f"There is no Forager store in {home.absolute()}. If yours is elsewhere, name its folder with --home or"
         " FORAGER_HOME. `forager up`, or a command that starts a job, creates one here."

@@ -73,7 +73,7 @@ Walk = Callable[[sqlite3.Connection, Memory, PruneLimits, Any], PageRemoved]
 
 
 def jobs(db: sqlite3.Connection, memory: Memory, limits: PruneLimits, after: Any) -> PageRemoved:
-    """Finished jobs. The tasks of a small one go with it, those of a big one before the next job is looked at."""
+    """Finished jobs. The tasks of a small one go with it, those of a big one before the next job is read."""
     cleared = clearing(db, memory, limits, after)
     if cleared.after is not None:
         return PageRemoved(cleared.pruned, after=after or 0)

@@ -243,7 +243,8 @@ _FAMILY = "substr(name, 1, CAST(:length AS INTEGER)) = :name"
 # A lane that is pinned to a region stays there: `celery@eu` is the queue `celery` (core/regions.py).
 _QUEUE = f"UPDATE lanes SET queue = :queue WHERE queue <> :queue AND queue NOT LIKE :queue || '{MARK}%' AND "
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-# A session that owns the lane goes on with it, beside the others. Awake: an owned lane has no moment to wake at.
+# A session that owns the lane continues with it, in parallel with the others. Awake: an owned lane has no moment to
+# wake at.
 _SHARE = f"UPDATE lanes SET owner = 0, state = NULL, wake_at = {_NOW} WHERE owner IS DISTINCT FROM 0 AND "
 _OWN = f"UPDATE lanes SET owner = NULL, wake_at = {_NOW} WHERE owner = 0 AND "
 

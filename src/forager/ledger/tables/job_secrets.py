@@ -24,7 +24,7 @@ class JobSecretTable:
         return {name: self._seal.seal(text.reveal(), about_job(job, name)) for name, text in secrets.items()}
 
     def fingerprint(self, secret: Secret) -> str:
-        """A keyed hash of a secret, by the newest key."""
+        """Return a keyed hash of a secret, by the newest key."""
         return self._seal.fingerprints(secret.reveal())[0]
 
     async def of(self, job: int, name: str) -> Secret | None:

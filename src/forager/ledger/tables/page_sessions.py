@@ -1,5 +1,5 @@
 """Named sessions: the cookies and the storage that a browser had at the end of a visit, for the next visit of the same
-name. The state is sealed in the vault; the row beside it has only what may be listed.
+name. The state is sealed in the vault; its row contains only what may be listed.
 
 Implements `fetch.http.fetcher.PageSessions`.
 """

@@ -1,7 +1,7 @@
 """The pins of lanes to regions, and their effect: the queue of each lane follows its pin.
 
-Any process may call `follow`; the result is the same whoever does. It never touches a lane whose queue is right, so
-that a fleet without pins pays for one small query. PostgreSQL only: an embedded store has one worker.
+Any process may call `follow`; the result does not depend on the process. It never touches a lane whose queue is right,
+so that a fleet without pins pays for one small query. PostgreSQL only: an embedded store has one worker.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ from forager.ledger.tables.domains import checked_name
 log = structlog.get_logger("forager.ledger")
 
 EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 NEEDS_POSTGRES = (
     "Regions need PostgreSQL, which workers on several machines share. Set FORAGER_DATABASE_URL, and see"
     " docs/regions.md."

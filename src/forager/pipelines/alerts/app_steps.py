@@ -113,7 +113,7 @@ async def deliver(service: Service, channel: str, title: str, body: str) -> None
 
 
 def opened(address: Secret) -> Any:
-    """Return the plug-in of an address. Raises `Rejected` if apprise is not installed or does not know the address;
+    """Return the plug-in of an address. Raises `Rejected` if apprise is not installed or does not support the address;
     the address is in no message."""
     try:
         import apprise

@@ -16,7 +16,7 @@ from forager.sdk.settings import SettingsTree
 
 log = structlog.get_logger("forager.alerts")
 EVERY = 60.0
-"""Seconds between two looks at Forager itself."""
+"""Seconds between two checks of Forager itself."""
 KEPT_MS = 90 * 86_400_000
 """Alerts are listed for 90 days."""
 

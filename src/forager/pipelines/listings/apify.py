@@ -74,7 +74,7 @@ class Apify:
         return run_of(_data(response), response), response
 
     async def runs_since(self, fetch: Fetch, moment: datetime) -> list[ApifyRun]:
-        """The runs of the actor that were started at or after this moment, newest first."""
+        """Return the runs of the actor that were started at or after this moment, newest first."""
         since = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         path = f"/v2/acts/{quote(self.actor, safe='~')}/runs"
         response = await self._get(fetch, self._url(path, desc="true", limit=1000, startedAfter=since))

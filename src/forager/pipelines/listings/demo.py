@@ -31,7 +31,7 @@ DAY = 86_400.0
 MARKETS = ("nyc", "jersey-city", "hartford")
 LISTINGS = 24
 LOOKS = 1_800.0
-"""Seconds between two looks of what polls."""
+"""Seconds between two polls."""
 ENDING = 2 * LOOKS
 """Simulated seconds in which the engine ends its work when the fortnight is over."""
 SHOWN = 12

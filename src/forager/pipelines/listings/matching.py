@@ -134,7 +134,7 @@ def _other_address(one: Listing, other: Listing, limits: Thresholds, evidence: d
 
 
 def _numbered(street: str) -> list[str]:
-    """Words whose smallest difference names another street: "3rd" and "5th", "n" and "s"."""
+    """Return words whose smallest difference names another street: "3rd" and "5th", "n" and "s"."""
     return sorted(
         word for word in street.split() if word[0].isdigit() or word in ("n", "s", "e", "w", "ne", "nw", "se", "sw")
     )

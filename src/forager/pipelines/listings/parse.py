@@ -276,7 +276,8 @@ def _key(row: Row) -> str | None:
 
 
 def _origin(row: Row) -> tuple[str, str, str]:
-    """The portal, the portal's id of the property, and the page. The id is also the last part of the page's URL."""
+    """Return the portal, the portal's id of the property, and the page. The id is also the last part of the page's
+    URL."""
     url = words(row.get("url"))
     try:
         parts = urlsplit(url or "")
@@ -292,7 +293,8 @@ def _origin(row: Row) -> tuple[str, str, str]:
 
 
 def _place(location: Row) -> dict[str, str | None]:
-    """The address. The older actor spells the street's field wrong, names states in full and puts junk in `city`."""
+    """Return the address. The older actor spells the street's field wrong, names states in full and puts junk in
+    `city`."""
     whole_address = [part.strip() for part in (words(location.get("fullAddress")) or "").split(",")]
     line = words(location.get("streetAddress")) or words(location.get("streedAddress"))
     if line is None and len(whole_address) >= 3:
@@ -316,7 +318,7 @@ def _is_name(text: str) -> bool:
 
 
 def _point(raw: Any) -> dict[str, float | None]:
-    """The coordinates; an absent pair and (0, 0) are unknown."""
+    """Return the coordinates; an absent pair and (0, 0) are unknown."""
     point = mapping(raw)
     latitude, longitude = number(point.get("latitude")), number(point.get("longitude"))
     if latitude is None or longitude is None or (latitude == 0 and longitude == 0):

@@ -84,7 +84,7 @@ def scrape_task_ended(task: ScrapeCity | OfRun | FailScrape, end: TaskEnd) -> Af
 
 
 def verification_ended(task: VerifyListing, end: TaskEnd) -> Aftermath | None:
-    """A verification that failed leaves the listing `pending`: the next cycle looks again."""
+    """Leave the listing `pending` after a verification that failed: the next cycle repeats it."""
     if end.state in (TaskState.COMPLETED, TaskState.CANCELLED):
         return None
     again = Listing(
@@ -130,7 +130,7 @@ def verification(listing: Listing) -> Plan | None:
 
 
 def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) -> Pipeline:
-    """The pipeline for this upstream, and this lane for portals without rules of their own."""
+    """Return the pipeline for this upstream, and this lane for portals without rules of their own."""
     runs, timeout = RunSteps(apify), apify.timeout + 30.0
     return Pipeline(
         name=NAME,

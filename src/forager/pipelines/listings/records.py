@@ -86,13 +86,13 @@ _REACH_DEGREES: Final = 0.00136
 
 
 def zip_block(address: str | None, zip_code: str | None) -> str | None:
-    """The block by ZIP code: `02139:40`."""
+    """Return the block by ZIP code: `02139:40`."""
     number = house_number(address or "")
     return None if number is None or zip_code is None else f"{zip_code}:{number}"
 
 
 def cell_block(address: str | None, latitude: float | None, longitude: float | None) -> str | None:
-    """The block by place: the cell's row and column, and the house number."""
+    """Return the block by place: the cell's row and column, and the house number."""
     number = house_number(address or "")
     if number is None or latitude is None or longitude is None:
         return None

@@ -108,7 +108,7 @@ async def add_schedules(service: Service) -> None:
 
 
 def schedules(maintenance_hour: int) -> tuple[Schedule, ...]:
-    """The three schedules of LI-4. None names a city."""
+    """Return the three schedules of LI-4. None names a city."""
     return (
         _new(DISPATCH, cron="0 * * * *", paused=True),
         _new("decay_and_verify", cron="0 * * * *"),

@@ -150,7 +150,8 @@ class ScrapedMarket(BaseModel):
         return f"{self.market_id}/{self.since:%Y%m%dT%H%M%S%f}"
 
     def row(self, job: UUID | None) -> dict[str, object]:
-        """The columns of its row in `market_scrapes` that are known from the start; the job only if it is given."""
+        """Return the columns of its row in `market_scrapes` that are known from the start; the job only if it is
+        given."""
         own = {} if job is None else {"job_id": str(job)}
         return {"market_id": self.market_id, "started_at": self.since, **own}
 
@@ -229,7 +230,7 @@ class OfRun(Task):
         return API_LANE
 
     def about(self) -> dict[str, object]:
-        """The fields that all tasks about this run share."""
+        """Return the fields that all tasks about this run share."""
         return {name: getattr(self, name) for name in OfRun.model_fields}
 
 

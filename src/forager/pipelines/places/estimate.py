@@ -171,7 +171,8 @@ def _pace(job: PlacesJob, terms: Terms) -> float:
 
 
 def _seconds(per_page: Sequence[float], pace: float, latency: float) -> float:
-    """A page starts when the one before is answered: a round takes as long as its sending, or one latency if longer."""
+    """Return the seconds that all rounds take. A page starts when the one before is answered: a round takes as long as
+    its sending, or one latency if longer."""
     rounds = _rounds(per_page)
     if not rounds:
         return 0.0

@@ -85,8 +85,8 @@ def _text(value: Any) -> str:
 
 @cache
 def shipped_zips() -> ZipTable:
-    """The included table: some 42,800 ZIPs, made from the package `zipcodes` by `scripts/zip_table.py`. Read once, in
-    about a tenth of a second: not on the loop."""
+    """Return the included table: some 42,800 ZIPs, made from the package `zipcodes` by `scripts/zip_table.py`. Read
+    once, in about a tenth of a second: not on the loop."""
     return ZipTable(_shipped_rows())
 
 
@@ -95,7 +95,7 @@ def is_zip(text: str) -> bool:
 
 
 def read_csv(lines: Iterable[str], *, name: str = "zips.csv") -> list[Zip]:
-    """Rows of a CSV with a header. Bad ones are reported together, by line, and nothing is loaded."""
+    """Return rows of a CSV with a header. Bad ones are reported together, by line, and nothing is loaded."""
     reader = csv.DictReader(lines, restval="")
     try:
         reader.fieldnames = [column.strip().lower() for column in reader.fieldnames or ()]

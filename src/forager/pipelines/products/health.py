@@ -184,6 +184,6 @@ class Audit(TableRow):
 
 
 def week_of(moment: datetime) -> str:
-    """The ISO week of a moment: `2026-W47`."""
+    """Return the ISO week of a moment: `2026-W47`."""
     year, week, _ = moment.isocalendar()
     return f"{year}-W{week:02}"

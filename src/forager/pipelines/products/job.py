@@ -140,7 +140,7 @@ class CrawlJob(CrawlOptions):
         return self
 
     def every_url(self) -> tuple[str, ...]:
-        """The URLs of its pages, each once, those without options of their own first."""
+        """Return the URLs of its pages, each once, those without options of their own first."""
         return tuple(dict.fromkeys((*self.urls, *(page.url for page in self.pages))))
 
     def addresses(self) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ class CrawlJobInParts(CrawlOptions):
 
 
 def plan_pages(job: CrawlJob) -> Iterator[Plan]:
-    """One task per page. If a URL stands in the list and has options of its own, these hold."""
+    """Yield one task per page. If a URL stands in the list and has options of its own, these hold."""
     own = {page.url: page for page in job.pages}
     for url in job.every_url():
         page = own.get(url)

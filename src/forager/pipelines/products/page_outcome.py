@@ -29,7 +29,7 @@ from forager.pipelines.products.wrappers import reader_with
 
 
 MOST = 3_000
-"""Links of one page that are looked at."""
+"""Maximum number of links that are read from one page."""
 _NO_PAGE = re.compile(
     r"\.(?:jpe?g|png|gif|webp|svg|ico|css|js|json|xml|pdf|zip|gz|mp[34]|avi|mov|docx?|xlsx?|pptx?|woff2?|rss|atom)$",
     re.IGNORECASE,
@@ -227,7 +227,7 @@ def product_of(seen: Seen, response: Response, page_hash: str) -> Product:
 
 
 def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> CrawledPage:
-    """The record of one visit."""
+    """Return the record of one visit."""
     whole = response.status == 200
     return CrawledPage(
         url_hash=task.key(),
@@ -253,20 +253,20 @@ def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> Craw
 
 
 def seen_again(task: Crawl) -> list[Product]:
-    """The product of a page that has not changed: nothing new is known about it, but it was seen."""
+    """Return the product of a page that has not changed: nothing new is known about it, but it was seen."""
     if task.product_url is None:
         return []
     return [Product(url_hash=url_hash(task.product_url), url=task.product_url, domain=host_of(task.product_url))]
 
 
 def gone_of(task: Crawl, reason: str, **evidence: Any) -> Gone:
-    """The product of a page that is no longer there."""
+    """Return the product of a page that is no longer there."""
     url = task.product_url or task.url
     return Gone(Product(url_hash=url_hash(url), url=url, domain=host_of(url)), reason, {"url": task.url, **evidence})
 
 
 def soft_gone(task: Crawl, seen: Seen) -> Iterator[Gone]:
-    """The product, if this was not the first soft 404 in a row."""
+    """Yield the product, if this was not the first soft 404 in a row."""
     if task.misses + 1 >= ENOUGH_MISSES:
         yield gone_of(task, SOFT_NOT_FOUND, status=200, says=seen.missing, visits=task.misses + 1)
 
@@ -277,7 +277,7 @@ def offer_of(product: Product) -> str:
 
 
 def refused_of(seen: Seen) -> list[Reject]:
-    """The values that could not be right, in one row of evidence."""
+    """Return the values that could not be right, in one row of evidence."""
     refused = [(name, why) for name, why in seen.findings.refused if name not in seen.findings]
     if not refused:
         return []

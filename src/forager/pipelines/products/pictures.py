@@ -112,7 +112,7 @@ def picture_key(product_hash: str, position: int) -> str:
 
 
 def pictures_of(product: Product) -> Pictures:
-    """The task of a product whose list has changed."""
+    """Return the task of a product whose list has changed."""
     listed_at = product.pictures_due_at
     return Pictures(
         product_hash=product.url_hash,
@@ -131,7 +131,7 @@ class Downloads:
     timeout: float = 30.0
 
     async def plan(self, task: Pictures, _: Fetch) -> Outcome:
-        """One task per picture. Places beyond the list are gone."""
+        """Return one task per picture. Places beyond the list are gone."""
         images = task.images[: self.most]
         plans = [
             Plan(

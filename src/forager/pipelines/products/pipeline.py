@@ -33,7 +33,7 @@ PAGE = 1
 
 
 def plan(job: CrawlJob) -> Iterator[Plan]:
-    """One task per page, and one for the sitemap."""
+    """Yield one task per page, and one for the sitemap."""
     if job.sitemap is not None:
         asked = job.asked(job.sitemap)
         sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), most=job.max_pages, **asked)
@@ -55,8 +55,8 @@ def build(
     lane: Lane = EVERY_SHOP,
     downloads: Downloads | None = None,
 ) -> Pipeline:
-    """The pipeline with these parsers, and this lane for shops without rules of their own. Its pages are read by app
-    steps, because the wrappers of a shop are in the store."""
+    """Return the pipeline with these parsers, and this lane for shops without rules of their own. Its pages are read by
+    app steps, because the wrappers of a shop are in the store."""
     crawler = Crawler(parsers, timeout)
     downloads = downloads or Downloads()
     return Pipeline(

@@ -203,7 +203,7 @@ def content_hash(product: Product) -> str:
 
 
 def picture_urls(product: Product) -> list[str]:
-    """The addresses of its pictures, in their order."""
+    """Return the addresses of its pictures, in their order."""
     return [image["url"] for image in product.images or () if image.get("url")]
 
 

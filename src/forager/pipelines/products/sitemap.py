@@ -49,7 +49,7 @@ async def read_sitemap(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcom
 
 
 async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
-    """The sitemaps that a site's robots.txt names, or else the one at its usual address."""
+    """Return the sitemaps that a site's robots.txt names, or else the one at its usual address."""
     root = _root(task.url)
     response = await fetch(Request(f"{root}/robots.txt", timeout=timeout, max_bytes=MOST_ROBOTS))
     named = await parse(fetch, from_robots, response.body) if response.status == 200 else []
@@ -66,7 +66,7 @@ def plan_for(task: PageOptions, kind: type[Crawl] | type[Sitemap], **values: Any
 
 
 def same_host(link: str, url: str) -> str | None:
-    """The canonical form of an address on the same host as `url`; None for any other."""
+    """Return the canonical form of an address on the same host as `url`; None for any other."""
     try:
         canonical = canonical_url(link)
     except ValueError:

@@ -177,7 +177,8 @@ def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
 
 
 def _followed(task: Crawl, seen: Seen) -> list[Plan]:
-    """The links of a page that is not a product, one level deeper each; the next page of a list is not deeper."""
+    """Return the links of a page that is not a product, one level deeper each; the next page of a list is not
+    deeper."""
     depth = task.depth if task.depth is not None else -1
     deep = [(link.url, depth if link.is_next else depth - 1) for link in seen.links[:MAX_CHILDREN]]
     return [plan_for(task, Crawl, url=url, depth=left) for url, left in deep if left >= 0]

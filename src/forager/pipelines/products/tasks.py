@@ -143,12 +143,12 @@ def recrawl_rule() -> Recheck:
 
 
 def recrawl_key(domain: str) -> str:
-    """The idempotency key of a domain's standing job."""
+    """Return the idempotency key of a domain's standing job."""
     return recrawl_rule().job_key_of(domain)
 
 
 def crawl_again(page: CrawledPage) -> Plan:
-    """The recrawl of a page, with what is stored of it: the site may answer that nothing has changed.
+    """Return the recrawl of a page, with what is stored of it: the site may answer that nothing has changed.
 
     Every tenth visit fetches the whole page, whatever the site answers.
     """
@@ -172,7 +172,7 @@ def crawl_again(page: CrawledPage) -> Plan:
 
 
 def crawl_ended(task: Crawl, end: TaskEnd) -> Aftermath | None:
-    """A page that was crawled before and could not be crawled now is due again, sooner than usual."""
+    """Make a page that was crawled before due again, sooner than usual, if it could not be crawled now."""
     if end.state is TaskState.COMPLETED or not task.recrawl:
         return None
     page = CrawledPage(url_hash=task.key(), url=task.url, domain=task.lane(), failed_at=end.at)

@@ -129,13 +129,13 @@ def _wrong(message: str, field: str = "product_parsers") -> Rejected:
 log = structlog.get_logger("forager.products")
 
 EVERY = 15.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 LEARN_EVERY = 60.0
-"""Seconds between two looks for shops to learn from."""
+"""Seconds between two searches for shops to learn from."""
 REREAD_SECONDS = 20.0
 """Seconds that an ending command waits until stored pages are read by what was learnt."""
 INBOX_EVERY = 0.5
-"""Seconds between two looks at requests in SQL."""
+"""Seconds between two checks for requests in SQL."""
 AT_ONCE = 10_000
 """Pages of one job that are submitted in SQL."""
 REFUSED_KEPT = timedelta(days=30)
@@ -398,7 +398,7 @@ async def price(service: Service, job: CrawlJob) -> CrawlPlan:
 
 
 def seconds_per_page(lane: Lane) -> float:
-    """The time from one request to the next on average, as far as the lane's rules decide it."""
+    """Return the time from one request to the next on average, as far as the lane's rules decide it."""
     by_rate = lane.per / lane.rate if lane.rate else 0.0
     by_gap = (lane.gap or 0.0) + (sum(lane.delay) / 2 if lane.delay else 0.0)
     return round(max(by_rate, by_gap), 3)

@@ -79,7 +79,7 @@ class Wrapper(TableRow):
 
 
 class SiteLook(TableRow):
-    """The last time that a shop's pages were looked at to learn from them. One row per shop."""
+    """The last time that wrappers were learnt from a shop's pages. One row per shop."""
 
     table: ClassVar[str] = "site_looks"
     key: ClassVar[tuple[str, ...]] = ("domain",)

@@ -191,7 +191,7 @@ async def _enveloped(service: Service, job: JobReport, request: Request) -> Asyn
 
 
 async def _failed(request: Request, service: Service, job: JobReport) -> Response:
-    """The answer for a job of which nothing succeeded: why, instead of an empty output."""
+    """Return the answer for a job of which nothing succeeded: why, instead of an empty output."""
     message, reason = await _why_failed(service, job)
     return refusal(
         request.scope, 502, reason or "failed", message or f"Job {job.id} failed.", job_id=job.id, reason=reason

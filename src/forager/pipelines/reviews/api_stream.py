@@ -251,7 +251,7 @@ def page_router() -> Router:
 
 @cache
 def _page() -> tuple[str, dict[str, str]]:
-    """The page without its ticket, and its headers."""
+    """Return the page without its ticket, and its headers."""
     style, script, page = (_file(name) for name in ("demo.css", "demo.js", "demo.html"))
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; connect-src 'self';"

@@ -139,7 +139,7 @@ async def tree(db: Database, job: UUID) -> list[AccountNode]:
 
 
 async def reviews(db: Database, job: UUID, asked: ReviewsQuery) -> QueryPage[dict[str, Any]]:
-    """A page of reviews."""
+    """Return a page of reviews."""
     where = ["job_id = :job"]
     values: dict[str, Any] = {"job": await job_number(db, job)}
     for column, value in (("account_id", asked.account), ("location_id", asked.location)):

@@ -125,7 +125,7 @@ def _review(data: Mapping[str, Any]) -> "Text":
 
 
 def _line(*parts: tuple[str, str]) -> "Text":
-    """Words with their styles. What Google sent is never read as markup, nor does it move the cursor."""
+    """Return words with their styles. What Google sent is never read as markup, nor does it move the cursor."""
     from rich.text import Text
 
     return Text(" ").join(Text(str(render.plain(words)), style) for words, style in parts if words)

@@ -43,7 +43,7 @@ def settings(upstream: DemoUpstream) -> Mapping[str, Any]:
 
 
 async def found(api: Api, job_id: str) -> Any:
-    """The counts of the job, and everything that it found, in order."""
+    """Return the counts of the job, and everything that it found, in order."""
     counts = await api.get(f"/review-fetch/{job_id}")
     events: list[Mapping[str, Any]] = []
     await read_events(api, job_id, events.append, lambda: None, wait=False)

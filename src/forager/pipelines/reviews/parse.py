@@ -50,7 +50,7 @@ def read_reviews(response: Response, account_id: str, location_id: str) -> PageR
 
 
 def accounts_in(rows: Sequence[Any]) -> PageRead[Account]:
-    """Rows of Google's accounts as a page without a successor. The same holds for the two below."""
+    """Return rows of Google's accounts as a page without a successor. The same holds for the two below."""
     return _read(rows, Account, _account)
 
 
@@ -134,7 +134,7 @@ def _review(raw: Mapping[str, Any], account_id: str, location_id: str) -> Review
 
 
 def _rating(raw: Mapping[str, Any]) -> int | None:
-    """The stars, in Google's word; a recorded row may have the number instead."""
+    """Return the stars, in Google's word; a recorded row may have the number instead."""
     number = raw.get("rating")
     return STARS.get(str(raw.get("starRating"))) or (number if number in STARS.values() else None)
 
@@ -149,7 +149,7 @@ def _text(raw: Mapping[str, Any], name: str) -> str | None:
 
 
 def _last_part(raw: Mapping[str, Any], name: str, collection: str) -> str:
-    """The id in a resource name: `locations/456` and `accounts/1/locations/456` both give `456`."""
+    """Return the id in a resource name: `locations/456` and `accounts/1/locations/456` both give `456`."""
     parts = str(raw.get(name, "")).split("/")
     if len(parts) < 2 or parts[-2] != collection or not parts[-1]:
         raise ValueError(f"its {name} is not {collection}/<id>")

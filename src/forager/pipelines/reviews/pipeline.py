@@ -82,7 +82,7 @@ def google_lane(
 
 
 def plan(_: ReviewsJob) -> Iterator[Plan]:
-    """The first page of accounts; everything else follows from what Google answers."""
+    """Yield the first page of accounts; everything else follows from what Google answers."""
     yield Plan(AccountsPage())
 
 
@@ -92,7 +92,7 @@ def build(
     lanes: Sequence[Lane] | None = None,
     most_waiting_jobs: int = MOST_WAITING_JOBS,
 ) -> Pipeline:
-    """The pipeline for this upstream and these lanes; a job beyond `most_waiting_jobs` is refused as `Busy`."""
+    """Return the pipeline for this upstream and these lanes; a job beyond `most_waiting_jobs` is refused as `Busy`."""
     google = google or GoogleBusinessProfile()
     timeout = google.timeout + 30.0  # beyond the request's own time-out
     return Pipeline(

@@ -43,8 +43,8 @@ FETCH_TOPICS = {stage.kind: stage.topic for stage in FETCH}
 
 
 def message(change: Change) -> PublishedMessage | None:
-    """A review that is new in its job, a page that is new, or one that has failed. A page that is queued again is not
-    published: retries are the ledger's."""
+    """Return the message for a review that is new in its job, a page that is new, or one that has failed. A page that
+    is queued again is not published: retries are the ledger's."""
     if change.kind == Review.kind:
         return _review(change) if change.op == "new" else None
     body = change.body

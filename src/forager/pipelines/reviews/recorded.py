@@ -67,7 +67,7 @@ def _done(page: PageRead[Any], tasks: Sequence[Plan]) -> Done:
 
 
 def arranged(files: Mapping[str, Any]) -> RecordedGoogle:
-    """The parsed files, arranged by account and location. Raises `Rejected` for what cannot be placed."""
+    """Return the parsed files, arranged by account and location. Raises `Rejected` for what cannot be placed."""
     accounts = _rows(files, ACCOUNTS, "accounts")
     known = [_account_of(row, number) for number, row in enumerate(accounts)]
     of_account: dict[str, list[Row]] = {}
@@ -109,7 +109,7 @@ def _rows(files: Mapping[str, Any], file: str, key: str) -> list[Row]:
 
 
 def _part(row: Row, collection: str, field_name: str) -> str | None:
-    """The id after `collection/` in the row's name, or that of a field."""
+    """Return the id after `collection/` in the row's name, or that of a field."""
     parts = str(row.get("name", "")).split("/")
     if collection in parts[:-1]:
         return parts[parts.index(collection) + 1] or None
@@ -118,7 +118,7 @@ def _part(row: Row, collection: str, field_name: str) -> str | None:
 
 
 def _only(names: Iterable[str]) -> str | None:
-    """The one name, if there is one."""
+    """Return the one name, if there is one."""
     all_names = list(names)
     return all_names[0] if len(all_names) == 1 else None
 

@@ -22,7 +22,7 @@ from forager.sdk.service import Service
 COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "reviews": "reviews"}
 PAGE = 500
 LOOKED_AT = 50
-"""Newest completed jobs among which one like a planned job is looked for."""
+"""Newest completed jobs that are searched for one like a planned job."""
 UNSURE = 10_000
 """Newest jobs that are counted again: a transaction with a lower number may commit later."""
 MOST_BYTES = 50 * 1024 * 1024
@@ -30,7 +30,7 @@ MOST_BYTES = 50 * 1024 * 1024
 
 
 async def counts(db: Database, job: UUID) -> dict[str, int]:
-    """The numbers of accounts, locations and reviews that a job has stored."""
+    """Return the numbers of accounts, locations and reviews that a job has stored."""
     number = await job_number(db, job)
     stored = {}
     for name, table in COUNTS.items():
@@ -189,7 +189,7 @@ async def _reviews(db: Database, job: int, account: str, location: str) -> Async
 
 
 def review_body(row: Row) -> Mapping[str, Any]:
-    """A review as the output shows it, without Google's whole object."""
+    """Return a review as the output shows it, without Google's whole object."""
     leaves = {name: loads(row[name]) for name in ("reviewer", "reply")}
     return {name: value for name, value in {**row, **leaves}.items() if name != "id"}
 

@@ -26,7 +26,7 @@ HTTP_5XX, HTTP_4XX = "http_5xx", "http_4xx"
 QUOTA_ZERO, SERVICE_DISABLED, CIRCULAR_PAGES = "quota_zero", "service_disabled", "circular_pages"
 REFUSED = {401: "token_refused", 403: "forbidden", 404: "not_found"}
 REASONS = frozenset({HTTP_5XX, HTTP_4XX, QUOTA_ZERO, SERVICE_DISABLED, CIRCULAR_PAGES, NOT_A_PAGE, *REFUSED.values()})
-"""The words by which a page fails, beside the engine's own."""
+"""The reasons for which a page fails, besides the engine's own."""
 
 
 @dataclass(frozen=True, slots=True)

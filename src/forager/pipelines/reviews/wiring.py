@@ -39,7 +39,8 @@ def build(settings: SettingsTree) -> Pipeline:
 
 
 def _lanes(own: ReviewsSettings) -> list[Lane]:
-    """The lanes of the three APIs: with a bucket for every worker, or with one limit for all workers together."""
+    """Return the lanes of the three APIs: with a bucket for every worker, or with one limit for all workers
+    together."""
     capacity, rate = bucket(own)
     together = own.google_shared_requests_per_minute
     if together is not None:
@@ -72,7 +73,8 @@ def recorded_in(folder: Path) -> RecordedGoogle:
 
 
 def bucket(own: ReviewsSettings) -> tuple[int, float]:
-    """The token bucket's capacity and its requests per second. Raises `Rejected` for a name or number it cannot be."""
+    """Return the token bucket's capacity and its requests per second. Raises `Rejected` for a name or number it cannot
+    be."""
     given: dict[str, float] = {"capacity": 100.0, "rate": own.google_requests_per_second or 10.0}
     for name, text in own.ratelimit.items():
         meaning = BUCKET.get(name.upper())

@@ -1,4 +1,4 @@
-"""Bodies of the scrape routes beside the reports, and examples for the OpenAPI document. Declarations only."""
+"""Bodies of the scrape routes other than the reports, and examples for the OpenAPI document. Declarations only."""
 
 from datetime import datetime
 from decimal import Decimal

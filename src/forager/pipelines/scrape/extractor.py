@@ -189,7 +189,7 @@ class FieldFindings:
         self._found[name] = best
 
     def disagree(self, name: str, others: Iterable[tuple[str, str]]) -> None:
-        """List values of other sources, each with its source, beside a value that has been made less sure already."""
+        """List values of other sources, each with its source, next to a value that is already less sure."""
         if name in self._found:
             self._found[name] = replace(self._found[name], also=tuple(others))
 

@@ -12,7 +12,7 @@ from forager.sdk.queries import loads
 from forager.sdk.service import Service
 
 MOST_OF_ONE = 10
-"""Newest results of an address that are looked at."""
+"""Maximum number of an address's newest results that are examined."""
 _SQL = """
 SELECT target_url, fetched_at, rendered, stored_pages FROM scrape_results
 WHERE target_url = :url AND fetched_at >= :since AND stored_pages IS NOT NULL ORDER BY fetched_at DESC LIMIT :most

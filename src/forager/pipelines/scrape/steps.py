@@ -513,7 +513,7 @@ async def final_failures(*, kept: bool) -> AsyncIterator[None]:
 
 # Recognises login walls: pages with a login form instead of the requested page. Pure.
 #
-# A page with a login form beside its content is not a wall.
+# A page with a login form next to its content is not a wall.
 
 
 LOGIN_PATH = re.compile(

@@ -20,7 +20,7 @@ RETRY = Retry(3, first=5.0, cap=300.0)
 
 
 def plan(job: SiteJob) -> Iterator[Plan]:
-    """One task, which finds the others."""
+    """Yield one task, which finds the others."""
     crawl = job.crawl or "0"
     yield Plan(StartCrawl(crawl=crawl, url=job.url, options=job.model_dump(mode="json", exclude={"crawl"})))
 

@@ -105,7 +105,7 @@ def again_rule() -> Recheck:
 
 
 def visit_ended(task: VisitPage, end: TaskEnd) -> Aftermath | None:
-    """A page that is visited again and again, and could not be fetched now, is due again sooner than usual."""
+    """Make a page that is visited repeatedly due again sooner than usual if it could not be fetched."""
     if not task.again or end.state is TaskState.COMPLETED:
         return None
     page = SitePage(url_hash=task.key(), url=task.url, site=task.lane(), failed_at=end.at)

@@ -21,7 +21,7 @@ from forager.sdk.settings import SettingsTree
 
 log = structlog.get_logger("forager.sites")
 EVERY = 10.0
-"""Seconds between two looks for crawls that have ended."""
+"""Seconds between two searches for ended crawls."""
 
 
 def build(_: SettingsTree) -> Pipeline:

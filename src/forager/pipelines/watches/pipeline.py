@@ -55,7 +55,7 @@ def check_again(page: WatchedPage) -> Plan | None:
 
 
 def check_ended(task: CheckPage, end: TaskEnd) -> Aftermath | None:
-    """A page that could not be read is checked again after the usual time, and its watch shows why."""
+    """After a page could not be read, store the reason in its watch, and repeat the check after the usual time."""
     if end.state is TaskState.COMPLETED or end.reason in (REMOVED, PAUSED):
         return None
     error = (end.error or end.reason or "the check was given up")[:500]

@@ -17,7 +17,7 @@ from forager.sdk.settings import SettingsTree
 
 log = structlog.get_logger("forager.watches")
 EVERY = 15.0
-"""Seconds between two looks for watches that nothing will check."""
+"""Seconds between two searches for watches that nothing will check."""
 GRACE = timedelta(seconds=30)
 """Time that the creation of a job is given."""
 _UNSEEN = """
@@ -57,7 +57,7 @@ async def check_forgotten(service: Service) -> int:
     """Start a check of each watch whose page was never read and whose time has come, or whose first check was not
     created because a process was killed. Returns how many.
 
-    A page that was read once has a record with the time of its next check. Until then nobody but this loop looks.
+    A page that was read once has a record with the time of its next check. Until then, only this loop checks it.
     """
     now, started = await service.ledger.now(), 0
     for row in await service.database.fetch(_UNSEEN):

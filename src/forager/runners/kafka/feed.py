@@ -103,7 +103,8 @@ class StageFeed:
             del self._places[task]
 
 
-# Lets a worker get its tasks from Kafka: one consumer per queue, beside the engine on the lanes of these queues.
+# Lets a worker get its tasks from Kafka: one consumer per queue, in parallel with the engine on the lanes of these
+# queues.
 #
 # The engine also leases as always: retries, and tasks whose message was lost, become ready by the ledger's clock.
 

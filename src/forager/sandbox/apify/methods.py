@@ -93,7 +93,7 @@ class Rows:
         return len(self._found(sent, moment))
 
     def row(self, run: SimulatedRun, number: int, port: int) -> Row:
-        """One row of a dataset, by its place; the same whenever it is read."""
+        """Return one row of a dataset, by its place; the same whenever it is read."""
         if run.outcome == "placeholder":
             return homes.placeholder_row()
         if chance(self._config.seed, "empty", run.id, number) < self._config.empty_share:
@@ -202,7 +202,7 @@ class Start(NamedTuple):
 
 
 def read_start(query: Mapping[str, str], config: ApifyConfig) -> Start | Reply:
-    """The options of a start; a reply if one of them is refused."""
+    """Return the options of a start; a reply if one of them is refused."""
     memory, timeout = query.get("memory", str(_MEMORY)), query.get("timeout", str(_TIMEOUT))
     if not memory.isdigit() or int(memory) < 128 or int(memory) & (int(memory) - 1):
         return runs.invalid_value("Memory must be a power of 2 and at least 128 MB")

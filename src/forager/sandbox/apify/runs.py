@@ -146,7 +146,7 @@ _KNOWN = {
 
 
 def actor_named(text: str) -> str | None:
-    """The name of an actor that a path names by name or id; None if there is no such actor."""
+    """Return the name of an actor that a path names by name or id; None if there is no such actor."""
     return text if text in ACTORS else _NAMES.get(text)
 
 
@@ -185,7 +185,7 @@ def time_text(moment: float) -> str:
 
 
 def run_summary(run: SimulatedRun, state: State, config: ApifyConfig, *, with_usage: bool) -> Row:
-    """A run as a list shows it."""
+    """Return a run as a list shows it."""
     row: Row = {
         "id": run.id,
         "actId": ACTORS[run.actor],
@@ -206,7 +206,7 @@ def run_summary(run: SimulatedRun, state: State, config: ApifyConfig, *, with_us
 
 
 def run_whole(run: SimulatedRun, state: State, moment: float, config: ApifyConfig, *, with_usage: bool) -> Row:
-    """A run as its own endpoint shows it. Without a token, what it costs is hidden."""
+    """Return a run as its own endpoint shows it. Without a token, what it costs is hidden."""
     lasted = (state.finished or moment) - run.started
     options: Row = {
         "build": "latest",
@@ -245,7 +245,7 @@ def run_whole(run: SimulatedRun, state: State, moment: float, config: ApifyConfi
 
 
 def dataset_whole(run: SimulatedRun, lagging: State, moment: float, config: ApifyConfig) -> Row:
-    """The dataset of a run; its counts lag some seconds behind."""
+    """Return the dataset of a run; its counts lag some seconds behind."""
     return {
         "id": make_id(config.seed, "dataset", run.id),
         "name": None,

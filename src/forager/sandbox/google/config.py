@@ -187,12 +187,12 @@ FIRST = PagePlace(1, 0)
 
 
 def page_token(place: PagePlace, listing: str) -> str:
-    """An opaque token. `listing` names what is listed and how: the token is good for nothing else."""
+    """Return an opaque token. `listing` names what is listed and how: the token is good for nothing else."""
     return urlsafe_b64encode(f"{place.page}:{place.offset}:{_mark(listing)}".encode()).decode().rstrip("=")
 
 
 def read_page_token(token: str, listing: str) -> PagePlace | None:
-    """The place that a token names; None if it is damaged or belongs to another listing."""
+    """Return the place that a token names; None if it is damaged or belongs to another listing."""
     try:
         page, offset, mark = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii").split(":")
         return PagePlace(int(page), int(offset)) if mark == _mark(listing) else None

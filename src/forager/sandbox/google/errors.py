@@ -130,7 +130,7 @@ def invalid_grant() -> Reply:
 
 
 def no_such_page(path: str) -> Reply:
-    """A path that is not a method of the API gets an HTML page."""
+    """Return the HTML page for a path that is not a method of the API."""
     text = (
         "<!DOCTYPE html><html lang=en><title>Error 404 (Not Found)!!1</title><p><b>404.</b> <ins>That’s an error.</ins>"
         f"<p>The requested URL <code>{path[:200]}</code> was not found on this server.</html>"

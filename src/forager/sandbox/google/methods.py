@@ -78,14 +78,14 @@ class ReviewShelf:
         return sorted(self.order, key=self._stars, reverse=order_by.endswith("desc"))
 
     def average(self) -> float:
-        """The mean of all living reviews, unrounded."""
+        """Return the mean of all living reviews, unrounded."""
         return sum(self._stars(number) + 1 for number in self.order) / len(self.order)
 
     def number_of(self, review: str) -> int | None:
         return next((number for number, facts in self._facts.items() if review_id(facts) == review), None)
 
     def show(self, account_id: str, number: int, *, extra_fields: bool = False) -> dict[str, Any]:
-        """One review. Empty values are left out, as everywhere in this API."""
+        """Return one review. Empty values are left out, as everywhere in this API."""
         facts = self._facts[number]
         key = review_id(facts)
         location_id = self._world.location_id(self._location)
@@ -172,7 +172,7 @@ class GoogleCall(NamedTuple):
 
 
 def read_route(host: str, method: str, path: str, query: str) -> GoogleCall | None:
-    """The method that is called; None if this API has none at this path."""
+    """Return the method that is called; None if this API has none at this path."""
     for at, verb, pattern, operation in _ROUTES:
         if at == host and verb == method:
             match = pattern.fullmatch(path)
@@ -350,7 +350,7 @@ class GoogleMethods:
         return errors.not_found() if number is None else (shelf, number, location)
 
     def _size(self, asked: GoogleCall) -> int | None:
-        """The page length that holds; None if the one that was sent is refused."""
+        """Return the page length that holds; None if the one that was sent is refused."""
         default, most = _PAGES[asked.operation]
         sent = asked.query.get("pageSize", "")
         if not sent.isdigit():
@@ -371,7 +371,7 @@ class GoogleMethods:
 def _listed(
     kind: str, asked: GoogleCall, place: PagePlace, rows: list[Any], size: int, total: int, **totals: float
 ) -> GoogleReply:
-    """A page of a list. Without rows there is no key for them, and without further rows no token."""
+    """Return a page of a list. Without rows there is no key for them, and without further rows no token."""
     whole: dict[str, Any] = {kind: rows} if rows else {}
     whole.update({name: value for name, value in totals.items() if value})
     following = place.offset + size

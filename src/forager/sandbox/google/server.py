@@ -78,7 +78,7 @@ class GoogleSandbox(Upstream[GoogleConfig]):
         self._drifted: set[tuple[str, str, int]] = set()
 
     def world(self, tenant: str) -> GoogleWorld:
-        """The tenant's accounts, locations and reviews; its `expected()` is what a full read must find."""
+        """Return the tenant's accounts, locations and reviews; its `expected()` is what a full read must find."""
         if tenant not in self._worlds:
             self._worlds[tenant] = GoogleWorld(self.config.seed, tenant, self.config.tenant(tenant))
         return self._worlds[tenant]

@@ -63,12 +63,12 @@ def category_of(drawn: int) -> dict[str, str]:
 
 
 def reviewer_of(drawn: int) -> str:
-    """An invented display name: two initials and a number, so that it is not a real person's."""
+    """Return an invented display name: two initials and a number, so that it is not a real person's."""
     return f"{_INITIALS[drawn % 21]}. {_INITIALS[drawn // 21 % 21]}. {drawn}"
 
 
 def comment_of(drawn: int, location: int, number: int) -> str | None:
-    """The text of a review; None for a rating without one. Foreign texts come with Google's translation."""
+    """Return the text of a review; None for a rating without one. Foreign texts come with Google's translation."""
     if drawn % 7 == 0:
         return None
     if drawn % 13 == 1:
@@ -130,7 +130,7 @@ class GoogleWorld:
         return str(self._bases[0] + number)
 
     def account_number(self, account_id: str) -> int | None:
-        """The number of the account with this id; None if the tenant has no such account."""
+        """Return the number of the account with this id; None if the tenant has no such account."""
         number = int(account_id) - self._bases[0] if account_id.isdigit() else -1
         return number if 0 <= number < self.accounts else None
 
@@ -138,12 +138,13 @@ class GoogleWorld:
         return str(self._bases[1] + number * 7)
 
     def location_number(self, location_id: str) -> int | None:
-        """The number of the location with this id; None if the tenant has no such location."""
+        """Return the number of the location with this id; None if the tenant has no such location."""
         number, rest = divmod(int(location_id) - self._bases[1], 7) if location_id.isdigit() else (-1, 0)
         return number if 0 <= number < self.tenant.locations and not rest else None
 
     def locations_of(self, account: int) -> list[int]:
-        """The numbers of the account's locations in the order of listing; for the personal one with shared ones."""
+        """Return the numbers of the account's locations in the order of listing; for the personal one with shared
+        ones."""
         if account >= self.tenant.accounts:
             return []
         own = list(range(account, self.tenant.locations, self.tenant.accounts))
@@ -173,7 +174,8 @@ class GoogleWorld:
         return whole
 
     def location(self, number: int) -> dict[str, Any]:
-        """All fields of a location. Service-area businesses have no address; `latlng` only where a user set it."""
+        """Return all fields of a location. Service-area businesses have no address; `latlng` only where a user set
+        it."""
         drawn = draw(self.seed, self.name, "location", number, size=8)
         zip_code = f"{int.from_bytes(drawn[:2], 'big') % 90_000 + 10_000:05}"
         area = area_of(zip_code)
@@ -221,7 +223,7 @@ class GoogleWorld:
         return band.fewest + size % (band.most - band.fewest + 1)
 
     def facts(self, location: int, numbers: list[int]) -> list[Facts]:
-        """The draws of these reviews; a block of fifty costs one hash."""
+        """Return the draws of these reviews; a block of fifty costs one hash."""
         blocks: dict[int, bytes] = {}
         known: list[Facts] = []
         for number in numbers:
@@ -241,7 +243,7 @@ class GoogleWorld:
         return share > 0 and chance(self.seed, self.name, "missed", location, number) < share
 
     def expected(self, first_page: int = 50, missing_share: float = 0.0) -> Iterator[ReviewName]:
-        """Every review that a full read of an unchanged world shows, under each account that lists its location.
+        """Yield every review that a full read of an unchanged world shows, under each account that lists its location.
 
         Locations that answer 403 or 404 show none.
         """
@@ -291,7 +293,7 @@ class LocationChanges:
     replies: dict[int, tuple[str, datetime] | None] = field(default_factory=dict)
 
     def order(self, count: int) -> list[int]:
-        """The numbers of all living reviews, the last updated first."""
+        """Return the numbers of all living reviews, the last updated first."""
         top = set(self.moved)
         rest = [number for number in range(count) if number not in self.deleted and number not in top]
         return [*reversed(self.moved), *rest]

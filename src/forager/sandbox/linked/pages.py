@@ -145,7 +145,7 @@ class LinkedPages:
         return self._page(f"Calendar {year}-{month}", body)
 
     def forum(self, number: int, session: str) -> str:
-        """A page of a forum that puts a new id of a session into each of its links."""
+        """Return a page of a forum that puts a new id of a session into each of its links."""
         dice = _dice(self.config.seed, "forum", session, number)
         fresh = f"{dice.getrandbits(64):016x}"
         links = [(f"/forum/{other}?visit={fresh}", f"Thread {other}") for other in (1, 2, 3)]
@@ -184,7 +184,7 @@ def _list(links: list[tuple[str, str]]) -> str:
 
 
 def _filters(chosen: dict[str, str]) -> list[str]:
-    """Return the queries of a list's further filters, each beside those that are chosen already."""
+    """Return the queries of a list's further filters, each in addition to those already chosen."""
     found = []
     for name, values in (("colour", COLOURS), ("size", SIZES), ("sort", SORTS)):
         for value in values:

@@ -66,7 +66,7 @@ class SimulatedHome:
 
 
 def home_of(world: ListingsWorld, market: SimulatedMarket, listing: SimulatedListing, moment: float) -> SimulatedHome:
-    """The property at this moment; the second portal has another title, spelling and point for the same home."""
+    """Return the property at this moment; the second portal has another title, spelling and point for the same home."""
     drawn = world.draws(listing, "home")
     code = f"{prefix_of(market.state)}{market.number % 100:02}"
     area = area_of(code)
@@ -134,7 +134,7 @@ _STATES = {
 
 
 def api_row(home: SimulatedHome, url: str, moment: float, *, with_rent: bool) -> Row:
-    """A row of `epctex~apartments-scraper-api`. Since May 2026 the real one often has no `rent`."""
+    """Return a row of `epctex~apartments-scraper-api`. Since May 2026 the real one often has no `rent`."""
     row = _row(home, url, moment)
     row["location"] = {
         "fullAddress": f"{home.street}, {home.city}, {home.state} {home.zip}",
@@ -151,7 +151,7 @@ def api_row(home: SimulatedHome, url: str, moment: float, *, with_rent: bool) ->
 
 
 def old_row(home: SimulatedHome, url: str, moment: float, *, with_rent: bool) -> Row:
-    """A row of the older `epctex~apartments-scraper`: another spelling, state names in full, no `rentals`."""
+    """Return a row of the older `epctex~apartments-scraper`: another spelling, state names in full, no `rentals`."""
     row = _row(home, url, moment)
     row["location"] = {
         "fullAddress": f"{home.street} {home.city} {home.state} {home.zip}",
@@ -174,7 +174,7 @@ def placeholder_row() -> Row:
 
 
 def bad_row(row: Row, number: int) -> Row:
-    """A row that no reader can use, in one of several ways by its number."""
+    """Return a row that no reader can use, in one of several ways by its number."""
     return _SPOILS[number % len(_SPOILS)](dict(row))
 
 

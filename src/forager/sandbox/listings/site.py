@@ -46,7 +46,8 @@ def read_path(world: ListingsWorld, path: str) -> ListingVisit:
 def answer(
     world: ListingsWorld, visit: ListingVisit, moment: float, robots: str, gone: tuple[str, ...] = GONE
 ) -> Reply:
-    """The page at this moment. A listing that is gone answers in one of the ways of `gone`, always in the same."""
+    """Return the page at this moment. A listing that is gone answers in one of the ways of `gone`, always in the
+    same."""
     if visit.operation == "page.get":
         if visit.listing is None:
             return page("Not found", "<h1>Page not found</h1>", 404)
@@ -68,7 +69,7 @@ def answer(
 
 
 def trouble(fault: str) -> Reply | None:
-    """The page of one of `FAULTS`; None for any other fault."""
+    """Return the page of one of `FAULTS`; None for any other fault."""
     made = _TROUBLE.get(fault)
     return Reply(made.status, made.body, made.kind, made.headers) if made is not None else None
 

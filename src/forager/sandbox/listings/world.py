@@ -51,7 +51,7 @@ class Timeline:
         return self.shortest + (self.longest - self.shortest) * chance(self.seed, self.key, "period")
 
     def span(self, moment: float) -> Span:
-        """The time on the market of the cycle that this moment lies in; it may have ended already."""
+        """Return the time on the market of the cycle that this moment lies in; it may have ended already."""
         if not self.moves:
             return Span(-FOREVER, FOREVER)
         return self._span(self._number(moment))
@@ -64,7 +64,7 @@ class Timeline:
         return self._number(moment) if self.moves else 0
 
     def spans(self, start: float, end: float) -> Iterator[Span]:
-        """Every time on the market that overlaps [start, end)."""
+        """Yield every time on the market that overlaps [start, end)."""
         if not self.moves:
             yield Span(-FOREVER, FOREVER)
             return
@@ -122,7 +122,7 @@ class ListingsWorld:
     """Share of homes that a second portal also lists."""
 
     def market(self, search: str) -> SimulatedMarket:
-        """The market that the words of a search name."""
+        """Return the market that the words of a search name."""
         city, _, state = search.partition(",")
         city, state = " ".join(city.split()).title(), state.strip().upper()
         return SimulatedMarket(market_number(f"{city}, {state}"), city, state)
@@ -132,7 +132,7 @@ class ListingsWorld:
         return [each for each in self.all_listings(search) if self.listed(each, moment)]
 
     def all_listings(self, search: str) -> Iterator[SimulatedListing]:
-        """Every listing that this market ever has."""
+        """Yield every listing that this market ever has."""
         number = self.market(search).number
         for home in range(self._size(search)):
             yield SimulatedListing(number, home, twin=False)
@@ -157,7 +157,7 @@ class ListingsWorld:
         return any(self.listed(each, moment) for each in both if not each.twin or self.has_twin(each.market, each.home))
 
     def spans(self, listing: SimulatedListing, start: float, end: float) -> Iterator[Span]:
-        """Every time on the market that overlaps [start, end): what a test compares the stored state with."""
+        """Yield every time on the market that overlaps [start, end): what a test compares the stored state with."""
         return self.timeline(listing).spans(start, end)
 
     def listing_id(self, listing: SimulatedListing) -> str:
@@ -171,7 +171,7 @@ class ListingsWorld:
         return text
 
     def listing(self, listing_id: str) -> SimulatedListing | None:
-        """The listing with this id; None if no market can have it."""
+        """Return the listing with this id; None if no market can have it."""
         if len(listing_id) != 7 or not set(listing_id) <= set(_DIGITS):
             return None
         value = int(listing_id, 36) ^ self.seed * 0x9E3779B1 % (1 << _BITS)
@@ -184,7 +184,7 @@ class ListingsWorld:
         return listing if known else None
 
     def draws(self, listing: SimulatedListing, *parts: object, size: int = 16) -> bytes:
-        """The draws of the property: both portals get the same."""
+        """Return the draws of the property: both portals get the same."""
         return draw(self.seed, listing.market, listing.home, *parts, size=size)
 
     def rent_version(self, listing: SimulatedListing, moment: float) -> int:

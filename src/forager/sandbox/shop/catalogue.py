@@ -29,7 +29,7 @@ class Catalogue:
         self._zipped: dict[tuple[str, int, int], bytes] = {}
 
     def path(self, number: int, layout: str) -> str:
-        """The address of a product: each layout has its own form."""
+        """Return the address of a product: each layout has its own form."""
         slug = self._shelf.name_parts(number)
         return f"/{slug}/dp/{asin_of(number)}" if layout == "amazon" else f"/p/{slug}"
 
@@ -37,7 +37,7 @@ class Catalogue:
         return f"/c/{number}-{category_name(number).lower().replace(' & ', '-').replace(' ', '-')}"
 
     def links(self, host: str = "") -> list[ShopLink]:
-        """The categories, then some products: the navigation of every page."""
+        """Return the categories, then some products: the navigation of every page."""
         departments = [ShopLink(self.category_path(n), category_name(n)) for n in range(self._config.categories)]
         numbers = range(1, min(self._config.pages, 40) + 1)
         products = [ShopLink(self.path(n, self._shelf.layout(n, host)), f"Item {n}") for n in numbers]
@@ -51,7 +51,8 @@ class Catalogue:
         return f"<h1>All departments</h1><ul class='departments'>{rows}</ul>"
 
     def category(self, number: int, page: int, host: str) -> str | None:
-        """A page of a category (from 1); None if there is no such page. Endless pages show the last one again."""
+        """Return a page of a category (from 1); None if there is no such page. Endless pages show the last one
+        again."""
         config = self._config
         if not 0 <= number < config.categories or page < 1:
             return None
@@ -107,7 +108,7 @@ class Catalogue:
         return f"{_XML}<sitemapindex {_NAMESPACE}>{rows}</sitemapindex>"
 
     def product_sitemap(self, part: int, base: str, host: str, moment: float) -> bytes | None:
-        """One gzip file of the index (from 1); None if there is no such part."""
+        """Return one gzip file of the index (from 1); None if there is no such part."""
         config = self._config
         first = (part - 1) * config.sitemap_urls + 1
         if config.sitemap != "index" or part < 1 or (first > config.pages and part > 1):

@@ -16,7 +16,7 @@ _OTHER = (
 
 
 def spoil(kind: str, page: bytes, product: SimulatedProduct) -> bytes:
-    """The page in this bad form; the kinds are the keys of `KINDS`."""
+    """Return the page in this bad form; the kinds are the keys of `KINDS`."""
     return KINDS[kind](page, product)
 
 
@@ -25,7 +25,7 @@ def _truncated(page: bytes, _product: SimulatedProduct) -> bytes:
 
 
 def _invalid_jsonld(page: bytes, _product: SimulatedProduct) -> bytes:
-    """A block that is not JSON (a trailing comma, a comment) before the good ones."""
+    """Return a block that is not JSON (a trailing comma, a comment) before the good ones."""
     return _in_head(page, b'<script type="application/ld+json">{"@type":"Product","name":"Broken",/* soon */}</script>')
 
 

@@ -310,7 +310,7 @@ _GALLERY = {IN_STOCK: "In stock", OUT_OF_STOCK: "Sold out", "preorder": "Pre-ord
 
 
 def marked(product: SimulatedProduct, url: str, images: list[str], category: str) -> Parts:
-    """The template of `bare`, with JSON-LD."""
+    """Return the template of `bare`, with JSON-LD."""
     head = _script(jsonld_of(product, url, images, category))
     return head, bare(product, url, images, category)[1]
 
@@ -434,7 +434,7 @@ FIELDS: dict[str, frozenset[str]] = {
 
 
 def shown(product: SimulatedProduct, layout: str) -> dict[str, Any]:
-    """The values on the page. Amazon shows no price for what is not available; its SKU is the ASIN."""
+    """Return the values on the page. Amazon shows no price for what is not available; its SKU is the ASIN."""
     values: dict[str, Any] = {
         "name": product.name,
         "price": product.price,

@@ -167,7 +167,7 @@ class Shelf:
         self._config = config
 
     def product(self, number: int, moment: float) -> SimulatedProduct:
-        """The product at this moment, also if it is gone by then."""
+        """Return the product at this moment, also if it is gone by then."""
         config = self._config
         drawn = self._draw(number, b"")
         version, changed = self._version(drawn, moment)
@@ -185,7 +185,7 @@ class Shelf:
         )  # fmt: skip
 
     def name_parts(self, number: int) -> str:
-        """The slug alone: what a link needs."""
+        """Return the slug alone: what a link needs."""
         drawn = self._draw(number, b"")
         return f"{_MADE[drawn[0] % 12]}-{_KIND[drawn[1] % 12]}-{number}".lower()
 
@@ -216,7 +216,7 @@ class Shelf:
         return LAYOUTS[number % len(LAYOUTS)] if layout == "mixed" else layout
 
     def share(self, number: int, what: bytes) -> float:
-        """A number in [0, 1) that belongs to this product and purpose."""
+        """Return a number in [0, 1) that belongs to this product and purpose."""
         return int.from_bytes(self._draw(number, what)[:6], "big") / 2**48
 
     def pick(self, number: int, what: bytes, count: int) -> int:
@@ -266,7 +266,7 @@ def number_of(asin: str) -> int | None:
 
 
 def gtin_of(number: int) -> str:
-    """A GTIN-13 with a right check digit, in the range that is kept for use inside a shop."""
+    """Return a GTIN-13 with a right check digit, in the range that is kept for use inside a shop."""
     text = f"20{number % 10**10:010}"
     total = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(text))
     return f"{text}{-total % 10}"

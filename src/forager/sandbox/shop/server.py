@@ -46,7 +46,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def png(width: int, height: int, shade: int, tail: int = 0) -> bytes:
-    """A grey picture; `tail` bytes follow its end, which makes it big without being slow to make."""
+    """Return a grey picture; `tail` bytes follow its end, which makes it big without being slow to make."""
     header = pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     rows = (b"\x00" + bytes((shade % 256,)) * width) * height
     parts = _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows, 1)) + _chunk(b"IEND", b"")
@@ -54,7 +54,7 @@ def png(width: int, height: int, shade: int, tail: int = 0) -> bytes:
 
 
 def product_image(number: int, place: int, *, small: bool = False) -> bytes:
-    """The picture of a product. The last-but-one of every seventh product is the same file: a logo."""
+    """Return the picture of a product. The last-but-one of every seventh product is the same file: a logo."""
     if place == 2 and number % 7 == 0:
         return png(80, 60, 200)
     width, height = 240 + number % 97, 180 + (number * 7 + place) % 61
@@ -112,7 +112,7 @@ class ShopSandbox(Upstream[ShopConfig]):
         return f"http://{host}:{self.port}{path}"
 
     def product_url(self, number: int, host: str = "127.0.0.1") -> str:
-        """The canonical address of a product."""
+        """Return the canonical address of a product."""
         return self.url(self.catalogue.path(number, self.shelf.layout(number, host)), host)
 
     def product(self, number: int) -> SimulatedProduct:
@@ -128,7 +128,7 @@ class ShopSandbox(Upstream[ShopConfig]):
         return self._render(self.product(number), layout, self.catalogue.path(number, layout), host)
 
     def spoiled(self, number: int) -> str | None:
-        """The kind of bad markup that the product's page has; None for a good page."""
+        """Return the kind of bad markup that the product's page has; None for a good page."""
         share = self.config.broken_share
         if not share or self.shelf.share(number, b"broken") >= share:
             return None
@@ -282,7 +282,7 @@ class ShopSandbox(Upstream[ShopConfig]):
         return Reply(404, b"<html>404</html>", HTML)
 
     def _soft(self, number: int, host: str) -> Reply:
-        """A page with status 200 that shows other products, with their prices."""
+        """Return a page with status 200 that shows other products, with their prices."""
         others = [self.product(n) for n in (number % self.config.pages + 1, (number + 1) % self.config.pages + 1)]
         rows = "".join(f"<li>{other.name} <b class='price'>{other.money(other.cents)}</b></li>" for other in others)
         body = f"<h1>Sorry, this product is no longer available</h1><p>You may also like:</p><ul>{rows}</ul>"

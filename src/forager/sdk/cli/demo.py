@@ -37,15 +37,15 @@ class DemoAudit(Protocol):
         ...
 
     def figures(self) -> dict[str, Any]:
-        """The result as data, for `--json`."""
+        """Return the result as data, for `--json`."""
         ...
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """The result as names and values, for display."""
+        """Return the result as names and values, for display."""
         ...
 
     def sentence(self) -> str:
-        """The result in one line."""
+        """Return the result in one line."""
         ...
 
 
@@ -91,7 +91,7 @@ class Demo:
     crash: CrashDemo | None = None
 
     def job_for(self, upstream: DemoUpstream) -> Mapping[str, Any]:
-        """The job's parameters for this upstream."""
+        """Return the job's parameters for this upstream."""
         return self.job(upstream) if callable(self.job) else self.job
 
 

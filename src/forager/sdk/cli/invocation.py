@@ -316,12 +316,12 @@ _TASK = re.compile(r"(\d{1,14})-(\d{1,18})")
 
 
 def short_job(job: str) -> str:
-    """The id of a job as tables show it."""
+    """Return the id of a job as tables show it."""
     return job[:SHOWN]
 
 
 def short_task(task: str) -> str:
-    """A task's two numbers, `JOB-TASK`: its whole id is computed from them."""
+    """Return a task's two numbers, `JOB-TASK`: its whole id is computed from them."""
     numbers = task_numbers(UUID(task))
     return task if numbers is None else f"{numbers[0]}-{numbers[1]}"
 

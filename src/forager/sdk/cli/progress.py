@@ -257,7 +257,7 @@ def choose_spinner(console: "Console", *, quiet: bool, words: Words = GENERAL) -
 
 
 def short_figures(job: Job, words: Words = GENERAL) -> list[str]:
-    """Return the figures beside the bar: those of the pipeline, then retries and failures."""
+    """Return the figures next to the bar: those of the pipeline, then retries and failures."""
     figures = list(words.progress(job))
     if is_out_of_budget(job):
         figures.append("budget spent")

@@ -316,7 +316,7 @@ class Words:
     results: Callable[[Job], Figures] = _results
     """Results and costs of a job as names and values; None is left out."""
     progress: Callable[[Job], Iterable[str]] = _progress
-    """Short figures beside the progress bar."""
+    """Short figures next to the progress bar."""
     cost: Callable[[int], str] = credits_of
     """An amount that the job has spent, or may spend: `12 credits`, `12 pages`, `$0.012`."""
     retry: str = "forager jobs retry {job}"

@@ -52,7 +52,7 @@ def columns_chart(values: Sequence[tuple[str, float]], *, label: str) -> str:
 
 
 def line_chart(points: Sequence[tuple[float, float]], *, label: str, marks: Sequence[tuple[float, str]] = ()) -> str:
-    """A line over time. `points` are (seconds, value); `marks` are vertical lines with a caption."""
+    """Return a line over time. `points` are (seconds, value); `marks` are vertical lines with a caption."""
     if len(points) < 2:
         return ""
     width, height, foot = 720, 150, 22
@@ -80,7 +80,7 @@ def line_chart(points: Sequence[tuple[float, float]], *, label: str, marks: Sequ
 
 
 def spark(values: Sequence[float]) -> str:
-    """A small step line of a price or a rent, oldest first."""
+    """Return a small step line of a price or a rent, oldest first."""
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
@@ -142,7 +142,7 @@ def cards(items: Iterable[Mapping[str, Any]]) -> str:
 
 
 def page(title: str, lead: str, *sections: str) -> str:
-    """The whole document."""
+    """Return the whole document."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -153,7 +153,7 @@ def page(title: str, lead: str, *sections: str) -> str:
 
 
 def _around(values: Sequence[float]) -> tuple[float, float]:
-    """The range of values with a margin, never empty."""
+    """Return the range of values with a margin, never empty."""
     low, high = min(values), max(values)
     margin = max(0.01, (high - low) * 0.05)
     return low - margin, high + margin

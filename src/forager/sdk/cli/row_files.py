@@ -65,7 +65,7 @@ async def _write_csv(pages: AsyncIterator[Sequence[Any]], file: BinaryIO, column
 
 @contextmanager
 def opened(output: Path | None) -> Iterator[BinaryIO]:
-    """Write a file beside its place and move it there when it is complete, so that no reader sees half an export."""
+    """Write a file next to its target and move it there when it is complete, so that no reader sees half an export."""
     if output is None:
         yield sys.stdout.buffer
         return

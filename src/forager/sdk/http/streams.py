@@ -34,7 +34,7 @@ def frame(event: str, data: Any, number: int | None = None) -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """A line that keeps the connection alive; readers ignore it."""
+    """Return a line that keeps the connection alive; readers ignore it."""
     return b": %s\n\n" % text.encode()
 
 

@@ -14,6 +14,6 @@ __all__ = ["Hit", "RankedHits", "SearchIndex", "TextIndex", "index_of"]
 
 
 def index_of(record: type[Record], database: Database) -> SearchIndex:
-    """The full-text index of a record class that declares `search`. Creates nothing until it is first used."""
+    """Return the full-text index of a record class that declares `search`. Creates nothing until it is first used."""
     store: Store = (PostgresStore if database.dialect == "postgresql" else SqliteStore)(record, database)
     return SearchIndex(record, database, store)

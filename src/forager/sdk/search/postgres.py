@@ -118,12 +118,12 @@ class PostgresStore:
 
 
 def question(terms: Sequence[Sequence[str]]) -> str:
-    """All terms, each by one of its words. Words are quoted, so that none is an operator."""
+    """Return all terms, each by one of its words. Words are quoted, so that none is an operator."""
     return " & ".join(f"({' | '.join(_quoted(word) for word in words)})" for words in terms)
 
 
 def unfolded(marked: str, original: str) -> str:
-    """The original text with the marks of its folded form."""
+    """Return the original text with the marks of its folded form."""
     text, place = [], 0
     for char in marked:
         if char in (START, END):

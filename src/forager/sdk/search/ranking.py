@@ -2,7 +2,7 @@
 found.
 
 A search ranks at most `MOST` candidates, the newest ones, and reports if there were more: however common a word is, a
-search costs about what reading that many records costs. Misspelt words are looked for only when the words as written
+search costs about what reading that many records costs. Misspelt words are searched only when the words as written
 find little.
 """
 
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case and without accents, in their order."""
+    """Return the words of a text in lower case and without accents, in their order."""
     return _WORD.findall(plain(text))
 
 
@@ -63,7 +63,7 @@ def can_be_misspelt(word: str) -> bool:
 
 
 def forms_of(word: str) -> set[str]:
-    """The word itself, and with each of its letters left out."""
+    """Return the word itself, and with each of its letters left out."""
     return {word, *(word[:place] + word[place + 1 :] for place in range(len(word)))}
 
 
@@ -94,7 +94,7 @@ MOST = 5_000
 WINDOWS = (6_000, 20_000)
 """The newest matches, to which the conditions are applied: the second window only if the first leaves too few."""
 LITTLE = 5
-"""Fewer hits than this, and near words are looked for."""
+"""With fewer hits than this, similar words are searched as well."""
 MOST_WORDS = 12
 MOST_NEAR = 8
 START, END = "\ue000", "\ue001"
@@ -120,7 +120,7 @@ class RankedHits:
 
     hits: Sequence[Hit]
     terms: Sequence[Sequence[str]]
-    """The words that were looked for: each is a list of alternatives, the word as written first."""
+    """The words that were searched: each is a list of alternatives, the word as written first."""
     more: bool
     """True if older records matched as well and were not ranked."""
     corrected: bool = False
@@ -133,7 +133,7 @@ class Candidates(Protocol):
     """The two queries of ranking to an index."""
 
     async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
-        """The number of records that have all terms, counted up to `most`."""
+        """Return the number of records that have all terms, counted up to `most`."""
         ...
 
     async def search(
@@ -145,13 +145,13 @@ class Candidates(Protocol):
         window: int,
         most: int,
     ) -> Sequence[Row]:
-        """The records among the newest `window` matches that meet the conditions (on `i`), at most `most` of them: each
-        with its id, its `score`, and in `matches` how many records the window holds."""
+        """Return the records among the newest `window` matches that meet the conditions (on `i`), at most `most` of
+        them: each with its id, its `score`, and in `matches` how many records the window holds."""
         ...
 
 
 def terms_of(text: str) -> list[list[str]]:
-    """The words to look for in a text, each as a list of one alternative. Empty if the text has no word."""
+    """Return the words to look for in a text, each as a list of one alternative. Empty if the text has no word."""
     return [[word] for word in dict.fromkeys(words_of(text))][:MOST_WORDS]
 
 

@@ -97,7 +97,7 @@ class SqliteStore:
 
 
 def question(terms: Sequence[Sequence[str]]) -> str:
-    """All terms, each by one of its words. Words are quoted, so that none is an operator."""
+    """Return all terms, each by one of its words. Words are quoted, so that none is an operator."""
     return " AND ".join(f"({' OR '.join(_quoted(word) for word in words)})" for words in terms)
 
 

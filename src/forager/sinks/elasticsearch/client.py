@@ -128,7 +128,7 @@ def reason_of(content: bytes) -> tuple[str, str]:
 # The definition of an index: the mapping of the documents, and the analysis that gives all three searches the same
 # results. Pure.
 #
-# The fields themselves are those that the pipeline declares. Fields in which words are looked for have two more forms:
+# The fields themselves are those that the pipeline declares. Fields that are searched for words have two more forms:
 # `words`, stemmed and without accents, as the searches in SQLite and PostgreSQL see a text, and `spelled`, not stemmed,
 # in which near words are found.
 

@@ -71,7 +71,7 @@ def marks(indexed: Indexed, terms: Terms, ids: Sequence[int]) -> dict[str, Any]:
 
 
 def near_words(indexed: Indexed, word: str) -> dict[str, Any]:
-    """Words of the index that are one edit away from a word, by field."""
+    """Return words of the index that are one edit away from a word, by field."""
     asked: dict[str, Any] = {
         "suggest_mode": "always",
         "max_edits": 1,
@@ -133,7 +133,7 @@ class ElasticCandidates:
         return [{**row, "score": scores[row["id"]], "matches": len(scores)} for row in rows]
 
     async def near(self, word: str) -> Sequence[str]:
-        """Words of the index that are one edit away from a word."""
+        """Return words of the index that are one edit away from a word."""
         return suggested(await self._ask(near_words(self._indexed, word)))
 
     async def marked(self, terms: Terms, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:

@@ -27,7 +27,7 @@ from forager.sinks.kafka.cluster import KafkaCluster, code_of, reason_of
 
 TOPIC = "forager-cursors"
 NEWEST = 2_000
-"""Offsets in which a cursor is looked for first: between two compactions the topic grows with every transaction."""
+"""Offsets in which a cursor is searched first: between two compactions the topic grows with every transaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TOPIC_NAME = r"^[A-Za-z0-9._-]{1,200}$"
 OP, KIND, VERSION = "forager-op", "forager-kind", "forager-version"
-"""Headers of every message, beside the number of its change."""
+"""Headers of every message, besides the number of its change."""
 
 
 class TopicOptions(BaseModel):

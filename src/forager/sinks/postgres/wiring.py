@@ -13,7 +13,7 @@ Address = tuple[str | None, int, str]
 
 def build(service: SinkService, row: SinkRow) -> Sink:
     """Build the sink of a row. Raises `Rejected` if the address or the driver is missing, or if the address is that of
-    the ledger: a mirror beside the tables of the ledger would share its load, its backups and its loss."""
+    the ledger: a mirror next to the tables of the ledger would share its load, its backups and its loss."""
     settings, options = service.settings.of(PostgresSinkSettings), PostgresSinkOptions(**row.options)
     if settings.postgres_sink_url is None:
         raise Rejected("A sink of the type postgres needs a database: set FORAGER_POSTGRES_SINK_URL.")

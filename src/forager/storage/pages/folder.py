@@ -240,7 +240,7 @@ def make_folder_id(folder: Path) -> str:
     return (folder / FILE).read_text("ascii").strip()
 
 
-# The index of stored pages: one small SQLite file beside the segments.
+# The index of stored pages: one small SQLite file next to the segments.
 #
 # The segments are authoritative: a lost index can be rebuilt from them. So it is written many pages at a time, without
 # waiting for the disk. Several processes may use it at once. All times are Unix milliseconds.

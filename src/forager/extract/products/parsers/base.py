@@ -45,7 +45,7 @@ def read_loose(document: Document, findings: ProductFindings) -> None:
 
 
 def _values(document: Document, prop: str) -> list[str]:
-    """The different values of a property, as a machine would read them; empty ones left out."""
+    """Return the different values of a property, as a machine would read them; empty ones left out."""
     values: dict[str, None] = {}
     for node in document.tree.css(f"[itemprop='{prop}']")[:MOST_NODES]:
         attributes = node.attributes
@@ -58,7 +58,7 @@ def _values(document: Document, prop: str) -> list[str]:
 # Chooses between several prices in a page's markup. Pure.
 #
 # Markup contradicts itself: JSON-LD that has the list price while the meta tags have the sale price, or a range over
-# all variants beside the price of the one that is shown.
+# all variants next to the price of the one that is shown.
 
 
 DEEPEST_SALE = Decimal("0.2")
@@ -110,9 +110,9 @@ def read(document: Document) -> ProductFindings:
 
 
 def _page_of(document: Document, findings: ProductFindings) -> PageKind:
-    """The kind of the page. One without signs of any kind can still be a product's: its markup has a name and a price,
-    or it declares nothing about itself at all, as pages of old shops do; then its visible words decide, and it may not
-    be a long text."""
+    """Return the kind of the page. One without signs of any kind can still be a product's: its markup has a name and a
+    price, or it declares nothing about itself at all, as pages of old shops do; then its visible words decide, and it
+    may not be a long text."""
     kind = page_kind(document)
     if kind.kind in ("other", "company") and "price" in findings and "product_name" in findings:
         return PageKind("product", ("markup with a name and a price",), 0.6)

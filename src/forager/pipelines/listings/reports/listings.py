@@ -31,7 +31,7 @@ _BASES = (SEEN, VERIFIED)
 _LAST: Final = 1 << 52
 """Sorts a listing without a value behind those that have one."""
 _SEARCHED = ("title", "address", "unit", "city", "state", "zip")
-"""The columns that `text` is looked for in."""
+"""The columns that are searched for `text`."""
 
 Sort = Literal["newest", "rent", "-rent", "beds", "-beds", "area", "-area", "seen"]
 _SORTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -161,7 +161,7 @@ async def find_listings(
     db: Database, asked: ListingFilter, now: datetime, *, cursor: str | None = None, limit: int = 20
 ) -> QueryPage[ListingReport]:
     """Return a page of listings. Newest first, the index of confidence is used if few listings have it; otherwise the
-    market drives an index, and the other filters are looked at along it. Any other order sorts all that match."""
+    market drives an index, and the other filters are checked along it. Any other order sorts all that match."""
     few = None
     if asked.level > 0 and not asked.gone_at_any_level:
         few = await few_with_confidence(db, asked.level, now)

@@ -54,7 +54,7 @@ class OpenScrape:
 
 
 async def open_scrapes(db: Database) -> dict[str, OpenScrape]:
-    """The markets of which a scrape waits or runs, each with its job."""
+    """Return the markets of which a scrape waits or runs, each with its job."""
     found: dict[str, OpenScrape] = {}
     for row in await db.fetch(_OPEN, {"pipeline": NAME}):
         if scrape := loads(row["params"]).get("scrape"):
@@ -272,8 +272,8 @@ async def figures(service: Service) -> list[Figure]:
 
 
 async def valid_markets(db: Database) -> list[MarketConfig]:
-    """All markets, by id. A row that was written by SQL with an invalid value is logged and left out, so that it does
-    not hold up the others."""
+    """Return all markets, by id. A row that was written by SQL with an invalid value is logged and left out, so that it
+    does not hold up the others."""
     markets: list[MarketConfig] = []
     for row in await db.fetch(_MARKETS):
         try:
@@ -284,7 +284,8 @@ async def valid_markets(db: Database) -> list[MarketConfig]:
 
 
 async def list_markets(db: Database, now: datetime, *, started: bool) -> list[MarketReport]:
-    """The reports of all markets, by id; an invalid one has its problem. `started`: whether the schedule scrapes."""
+    """Return the reports of all markets, by id; an invalid one has its problem. `started`: whether the schedule
+    scrapes."""
     jobs = await open_scrapes(db)
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     spent = {row["market_id"]: row["month"] for row in await db.fetch(_COSTS_BY_MARKET, {"month": _ms(month)})}
@@ -348,7 +349,7 @@ async def require_market(db: Database, market_id: str | None) -> None:
 
 
 async def market_detail(db: Database, market_id: str, now: datetime, *, started: bool = True) -> MarketDetail:
-    """One market with everything. Raises `NotFound`."""
+    """Return one market with everything. Raises `NotFound`."""
     market = await one_market(db, market_id)
     report = market_report(market, await open_scrapes(db), started=started)
     counts = await db.fetch(_COUNTS, {"market": market_id})
@@ -467,7 +468,7 @@ async def used_of(db: Database, source: str, now: datetime) -> Used:
 
 
 async def list_sources(db: Database, now: datetime) -> list[DataSourceReport]:
-    """All data sources, by id."""
+    """Return all data sources, by id."""
     return [await _report(db, row, now) for row in await read_rows(db, DataSource, "1 = 1", {})]
 
 

@@ -213,7 +213,7 @@ class FacetsQuery(ProductConditions):
 
 
 def _add_views(router: Router, service: Service) -> None:
-    """Add what a page of the catalogue shows beside the products."""
+    """Add the parts of a catalogue page that are not products."""
 
     @router.get(
         "/products/facets",

@@ -378,7 +378,7 @@ def search(
 
 
 def _emphasised(marked: str | None, plain: str | None) -> Any:
-    """The name, with what matched in bold."""
+    """Return the name, with what matched in bold."""
     if marked is None:
         return render.plain(plain)
     text = render.plain("")

@@ -161,7 +161,7 @@ class PricePoint(Report):
 async def find_products(
     db: Database, asked: ProductFilter, *, cursor: str | None = None, limit: int = 20
 ) -> QueryPage[ProductReport]:
-    """Newest first: one equality filter drives an index; the others are looked at along it, and only the products that
+    """Newest first: one equality filter drives an index; the others are checked along it, and only the products that
     meet all of them are read. Another order walks its own index in the same way; with an equality filter, all products
     that meet this one are sorted."""
     if asked.url is not None:
@@ -202,7 +202,7 @@ def _walk_in_order(asked: ProductFilter) -> Walk:
 
 
 async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:
-    """The products with these ids, in no particular order. Ids that do not exist are left out."""
+    """Return the products with these ids, in no particular order. Ids that do not exist are left out."""
     values = {f"id{place}": number for place, number in enumerate(numbers)}
     if not values:
         return []
@@ -219,7 +219,7 @@ async def turn_of_job(db: Database, job: UUID) -> int:
 
 
 async def _shown_by(db: Database, url: str) -> list[ProductReport]:
-    """The product of a page: its own, or the one to which it redirects."""
+    """Return the product of a page: its own, or the one to which it redirects."""
     try:
         key = url_hash(canonical_url(url))
     except ValueError:
@@ -237,7 +237,7 @@ _BOUNDS = (("min_price", "price", ">="), ("max_price", "price", "<="), ("min_rat
 
 
 def conditions(asked: ProductConditions, row: str, but: str | None = None) -> tuple[list[str], dict[str, Any]]:
-    """The filter as SQL on a row of `items`, without the field `but`, and its values."""
+    """Return the filter as SQL on a row of `items`, without the field `but`, and its values."""
     only: list[str] = []
     values: dict[str, Any] = {}
     for name in _EQUAL:
@@ -282,8 +282,8 @@ def _walk_for(asked: ProductFilter, columns: str) -> Walk:
 
 
 async def product_reports(db: Database, rows: Sequence[Row]) -> list[ProductReport]:
-    """Rows of `items` as people see them. If an operator has set the currency of a domain, its prices have that one
-    unless their page names another; a sign that several countries share, such as `$`, names none."""
+    """Return rows of `items` as people see them. If an operator has set the currency of a domain, its prices have that
+    one unless their page names another; a sign that several countries share, such as `$`, names none."""
     usual = await currencies_of(db, [row["domain"] for row in rows if _is_currency_open(row)])
     images = await images_of(db, rows)
     return [_report(row, usual, images[row["url_hash"]]) for row in rows]
@@ -344,7 +344,7 @@ _AS_STORED = (
 AT_ONCE = 1_000
 """Pages that are read by one query: a statement has a limited number of parameters."""
 WINDOW = 5_000
-"""Maximum URLs that are looked at for one page of the list of crawl tasks."""
+"""Maximum URLs that are read for one page of the list of crawl tasks."""
 Status = Literal["pending", "queued", "crawling", "downloaded", "parsing", "completed", "failed"]
 _ORDER = ("part", "id")
 _TOP = 1 << 62

@@ -29,7 +29,7 @@ SELECT body FROM changes WHERE kind = :kind AND key = :key AND version < :versio
 ORDER BY version DESC LIMIT 1
 """
 _LOOKED_AT = 20_000
-"""Changes of all kinds in which those of products are looked for."""
+"""Changes of all kinds that are searched for those of products."""
 
 
 class FieldChange(Report):

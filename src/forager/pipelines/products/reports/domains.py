@@ -165,7 +165,7 @@ WHERE domain = :domain AND id > :first AND id <= :last
 
 
 async def _reports(db: Database, rows: Sequence[Row]) -> list[DomainReport]:
-    """Rows of `domains`, each with the standing job of its recrawls."""
+    """Return rows of `domains`, each with the standing job of its recrawls."""
     keys = {recrawl_key(row["domain_name"]): row["domain_name"] for row in rows}
     values = {f"key{number}": key for number, key in enumerate(keys)}
     marks = ", ".join(f":{mark}" for mark in values) or "''"

@@ -89,7 +89,7 @@ class QuarantineReport(Report):
 async def health(
     db: Database, *, domain: str | None = None, days: int = DAYS, limit: int = 1_000
 ) -> list[ParserHealth]:
-    """The newest days first."""
+    """List the health of parsers, the newest days first."""
     only = " WHERE domain = :domain" if domain is not None else ""
     rows = await db.fetch(
         f"SELECT * FROM parser_health{only} ORDER BY day DESC, domain, parser, parser_version LIMIT :limit",
@@ -114,7 +114,7 @@ async def figures(service: Service) -> list[Figure]:
 
 
 async def concerns(service: Service) -> list[Concern]:
-    """Lines for the overview: shops whose pages are read differently than before."""
+    """Return lines for the overview: shops whose pages are read differently than before."""
     held = await quarantines(service.database, state="open")
     return [
         Concern(
@@ -344,7 +344,7 @@ class AuditReport(Report):
 
 
 async def audits(service: Service) -> list[AuditReport]:
-    """The newest first."""
+    """List the audits, the newest first."""
     rows = await read_rows(service.database, Audit, order="week DESC")
     return [_report(row) for row in rows[:100]]
 

@@ -277,7 +277,7 @@ async def _newest_pages(db: Database, domain: str | None) -> AsyncIterator[Row]:
 
 
 def reparse_key(host: str) -> str:
-    """The idempotency key of the standing job that parses a shop's stored pages again."""
+    """Return the idempotency key of the standing job that parses a shop's stored pages again."""
     return f" products/reparse/{host}"
 
 

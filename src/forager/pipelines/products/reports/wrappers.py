@@ -44,7 +44,7 @@ log = structlog.get_logger("forager.products")
 LEAST_PAGES = 10
 """Pages of a shop below which there is nothing to learn."""
 AGAIN_AFTER = timedelta(days=1)
-"""A shop is looked at again after a day, or when it has four times the pages and some minutes have passed."""
+"""A shop is examined again after a day, or when it has four times the pages and some minutes have passed."""
 SOON, MORE = timedelta(minutes=10), 4
 HEAL_AGAIN = timedelta(hours=1)
 NEWEST = 300
@@ -177,7 +177,7 @@ async def learn_if_due(service: Service, parsers: Parsers, *, adopts: bool = Tru
 
 
 async def _to_heal(service: Service, now: datetime) -> tuple[str, Mode, int] | None:
-    """A shop with held back values, whose newest pages were not yet compared with its last good values."""
+    """Find a shop with held back values, whose newest pages were not yet compared with its last good values."""
     rows = await service.database.fetch(
         "SELECT q.domain FROM quarantines q LEFT JOIN site_looks l ON l.domain = q.domain WHERE q.state = 'open'"
         " AND (l.healed_at IS NULL OR l.healed_at < q.since OR l.healed_at < :before) ORDER BY q.since LIMIT 1",
@@ -187,7 +187,7 @@ async def _to_heal(service: Service, now: datetime) -> tuple[str, Mode, int] | N
 
 
 async def _to_teach(service: Service, now: datetime) -> tuple[str, Mode, int] | None:
-    """A shop that was crawled since yesterday, and not looked at lately."""
+    """Find a shop that was crawled since yesterday, and not looked at lately."""
     rows = await service.database.fetch(
         "SELECT h.domain, h.pages FROM (SELECT domain, sum(pages) AS pages FROM parser_health WHERE day >= :first"
         " GROUP BY domain) h LEFT JOIN site_looks l ON l.domain = h.domain WHERE h.pages >= :least AND"
@@ -205,7 +205,7 @@ async def _to_teach(service: Service, now: datetime) -> tuple[str, Mode, int] | 
 
 
 async def _claim(service: Service, domain: str, mode: Mode, pages: int, now: datetime) -> bool:
-    """Note that a shop is looked at now. False if another process has noted it since."""
+    """Record that a shop is being examined now. Returns False if another process has recorded it since."""
     column = "healed_at" if mode == "heal" else "looked_at"
     row = await one_row(service.database, SiteLook, domain=domain)
     before = None if row is None else getattr(row, column)
@@ -378,7 +378,7 @@ async def _apply(service: Service, domain: str) -> None:
 
 
 async def _newest(service: Service, domain: str) -> list[dict[str, Any]]:
-    """The newest stored pages of a shop, each with its product, if one is known."""
+    """Return the newest stored pages of a shop, each with its product, if one is known."""
     pages = await service.database.fetch(
         "SELECT id, url, html, product_url, outcome FROM pages WHERE domain = :d AND html IS NOT NULL"
         " ORDER BY id DESC LIMIT :most",
@@ -423,7 +423,7 @@ def _lacks(page: Row, taught: set[str]) -> bool:
 
 
 def _shape(url: str) -> tuple[int, str]:
-    """The form of an address: `/p/oak-table` is like `/p/walnut-lamp`, not like `/c/tables`."""
+    """Return the form of an address: `/p/oak-table` is like `/p/walnut-lamp`, not like `/c/tables`."""
     parts = [part for part in urlsplit(url).path.split("/") if part]
     return len(parts), parts[0] if len(parts) > 1 else ""
 
@@ -436,7 +436,7 @@ async def _pages_to_heal(service: Service, domain: str) -> list[dict[str, Any]]:
         if item is None or not (
             page["outcome"] in ("other", "unparsed") or loads(item["unseen"]) or loads(item["held"])
         ):
-            continue  # nothing of it was lost: it says nothing about the present layout
+            continue  # nothing of it was lost: no evidence about the present layout
         values = _last_good(page)
         if "product_name" in values and len(values) >= 2:
             chosen.append({**page, "values": values})

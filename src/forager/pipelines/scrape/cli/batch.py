@@ -29,7 +29,7 @@ MOST_BYTES = 1_800_000
 """Pages and bytes of one part of a file: a request to the API has at most two megabytes."""
 MOST_TOLD = 20
 SHOW_EVERY = 1_000
-"""Lines between two looks at the clock."""
+"""Lines between two reads of the clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ async def one_page(at: Reached, target: Mapping[str, Any], *, quiet: bool) -> Re
 
 
 def type_of(extractor: Path) -> str:
-    """The target type of an extractor that a file holds. Raises `Rejected` unless there is exactly one."""
+    """Return the target type of an extractor that a file holds. Raises `Rejected` unless there is exactly one."""
     from forager.pipelines.scrape.extractor import load_extractors
 
     try:
@@ -217,7 +217,7 @@ def _short(value: Any) -> str | None:
 
 
 def _entry(value: Any) -> str:
-    """One of several values: a link as its URL, structured data as JSON."""
+    """Return one of several values: a link as its URL, structured data as JSON."""
     if not isinstance(value, Mapping):
         return str(value)
     return str(value["url"]) if {"url", "text"} == value.keys() else orjson.dumps(value).decode()

@@ -306,7 +306,7 @@ def _prose(document: Document, findings: FieldFindings) -> None:
 
 
 def _website(document: Document, findings: FieldFindings) -> str | None:
-    """The site's own address; on a page about a company elsewhere, the one that it gives for it."""
+    """Return the site's own address; on a page about a company elsewhere, the one that it gives for it."""
     if _is_linked_in(document):
         for labelled_line in labelled(document, r"website|site web|webseite|sitio web", most=200):
             if re.match(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?$", labelled_line.value):

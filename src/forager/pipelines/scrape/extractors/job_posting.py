@@ -77,7 +77,8 @@ def _read_scripts(document: Document, url: str, findings: FieldFindings) -> Page
 
 
 def _main(document: Document, postings: list[Thing]) -> Thing | None:
-    """The posting that the page is about: the only one, or the one whose title the page has; None in a list of them."""
+    """Return the posting that the page is about: the only one, or the one whose title the page has; None in a list of
+    them."""
     titles = {posting.text("title", "name") for posting in postings}
     if len(titles) < 2:
         return postings[0] if postings else None
@@ -134,7 +135,7 @@ def _one_of(value: Any) -> str | None:
 
 
 def _place(value: Any) -> Any:
-    """A Place, an address, or a text; of several places, the first."""
+    """Return a Place, an address, or a text; of several places, the first."""
     value = first(value)
     if not isinstance(value, dict):
         return text_of(value)

@@ -106,8 +106,8 @@ def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
 
 
 def _main_person(known: tuple[Thing, ...]) -> Thing | None:
-    """The page's subject. A person that is only named in passing (an author, a reviewer) has a name and no more, unless
-    the page is that person's `ProfilePage`."""
+    """Return the page's subject. A person that is only named in passing (an author, a reviewer) has a name and no more,
+    unless the page is that person's `ProfilePage`."""
     near = OUTER if "ProfilePage" in declared_types(known) else 0
     rich = [
         one

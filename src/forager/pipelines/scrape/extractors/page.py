@@ -85,7 +85,7 @@ def _html(document: Document) -> FieldFound | None:
 
 
 def _links(document: Document) -> FieldFound | None:
-    """Each address once, with the words of its first link."""
+    """Return each address once, with the words of its first link."""
     words: dict[str, str] = {}
     for link in document.links:
         if link.url.startswith(("http://", "https://")):
@@ -108,7 +108,7 @@ def _structured_data(document: Document) -> FieldFound | None:
 
 
 def _as_json(value: Any) -> Any:
-    """The value as JSON has it: microdata names elements of the page, of which the text is meant."""
+    """Return the value as JSON has it: microdata names elements of the page, of which the text is meant."""
     if isinstance(value, Mapping):
         return {str(name): _as_json(each) for name, each in value.items() if name != "@text"}
     if isinstance(value, list | tuple):

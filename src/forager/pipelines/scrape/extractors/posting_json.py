@@ -109,7 +109,7 @@ def _named(value: Any) -> str | None:
 
 
 def _place(value: Any) -> Any:
-    """A place with a city, or at least a region; `Remote` alone is not a place."""
+    """Return a place with a city, or at least a region; `Remote` alone is not a place."""
     if isinstance(value, dict):
         inner = value.get("Address") or value.get("address")
         where = location_of_address(inner if isinstance(inner, dict) else value)

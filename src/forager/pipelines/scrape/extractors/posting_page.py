@@ -185,7 +185,7 @@ def _parts_shown(document: Document, names: list[str]) -> list[tuple[str, str]]:
 
 
 def _above_facts(document: Document) -> list[tuple[str, str]]:
-    """A bold line shortly above the first label of a job's facts, whose words the advertisement repeats."""
+    """Return a bold line shortly above the first label of a job's facts, whose words the advertisement repeats."""
     lines = document.shown
     first = next((told.line for told in labelled(document, rf"{PLACE_LABELS}|job category|req(?:uisition)? ?id")), None)
     if first is None:
@@ -254,11 +254,11 @@ def is_place(value: str) -> bool:
 
 MOST_NAME = 2
 _INVITES = any_of(table("postings")["invites"], r"(?:{})\b")
-"""Beginnings of what a control beside a place reads."""
+"""Beginnings of the text of a control next to a place."""
 
 
 def _is_known_city(city: str, text: str) -> bool:
-    """Return whether a name without a country is that of a place: there is such a city, a postcode stands beside it, or
+    """Return whether a name without a country is that of a place: there is such a city, a postcode is next to it, or
     it is a short name. Labels for a place also stand before `Change location` and `Enter city`."""
     if is_city_in(city, None) or POSTCODE.search(text) is not None:
         return True
@@ -331,7 +331,7 @@ def _prose_by_lines(document: Document, title: str | None, findings: FieldFindin
 
 
 def _text_of(lines: tuple[VisibleLine, ...], title: str | None = None) -> str:
-    """Lines without menus, forms and buttons."""
+    """Return lines without menus, forms and buttons."""
     return _trimmed([line.text for line in lines if line.area not in _AROUND and line.tag != "button"], title)
 
 
@@ -359,7 +359,7 @@ _CITY = re.compile(r"(?:(?>[A-ZÀ-Þ](?:(?![a-zß-ÿ]{3}[A-Z])[\w.'’-])*+|der|
 is atomic: capital letters could otherwise be divided among four words in many ways, and all would be tried."""
 _BESIDE_PAY = re.compile(r"[^\W\d]{4,}")
 MOST_WORDS = 4
-"""Words beside the amount in a line that is about pay alone: `per year, before tax`."""
+"""Words besides the amount in a line that is about pay alone: `per year, before tax`."""
 
 
 def read_under_title(document: Document, title: str | None, findings: FieldFindings) -> None:
