@@ -54,6 +54,35 @@ def test_the_city_is_where_the_country_writes_it(lines: tuple[str, ...], city: s
 
 
 @pytest.mark.parametrize(
+    ("lines", "city"),
+    [
+        (("220030, г. Минск, ул. Ленина, 5",), "Минск"),
+        (("1051 Budapest, Vörösmarty tér 1.",), "Budapest"),
+        (("2nd Floor, SM City North Avenue, Quezon City",), "Quezon City"),
+        (("Unit 7, 10 Harbour Road", "Dubai"), "Dubai"),
+        (("Rua das Flores, 120", "4000-064 Porto"), "Porto"),
+        (("We opened on 5 March 2010 in a house, Berlin",), None),  # a sentence without a street
+        (("Open on 3 days",), None),
+    ],
+)
+def test_a_page_without_a_form_of_address_has_the_city_that_stands_by_a_street(
+    lines: tuple[str, ...], city: str | None
+) -> None:
+    place = read("".join(f"<p>{line}</p>" for line in ("Kiln Works", *lines)))["headquarters"]
+    assert (place["city"] if place else None) == city
+
+
+def test_a_direction_may_be_part_of_a_city_s_name() -> None:
+    for lines, city in (
+        (("101 Welch St", "North Vancouver, V7P 1B3, BC."), "North Vancouver"),
+        (("12 Ocean Blvd, West Palm Beach, FL 33401",), "West Palm Beach"),
+        (("100 Main Street South Peoria, IL 61602",), "Peoria"),
+    ):
+        found = [address.where.city for address in addresses(document(*lines))]
+        assert found[:1] == [city], lines
+
+
+@pytest.mark.parametrize(
     ("html", "region"),
     [
         ("<p>info@acebraces.ie</p>", "IE"),

@@ -264,6 +264,87 @@ def test_a_page_without_markup_is_read_as_a_reader_would__PR_10(body: str, expec
     assert visible(PAGE.format(title="Oak Table | Shop", body=body)) == expected
 
 
+def shown(body: str) -> dict[str, object]:
+    """Read a page of one product in euros or pounds, with its button."""
+    return visible(PAGE.format(title="Oak Table", body=f"<h1>Oak Table</h1>{body}<button>Add to cart</button>"))
+
+
+@pytest.mark.parametrize(
+    ("body", "price"),
+    [
+        ("<p>Il prezzo originale era: 74,00 €.Il prezzo attuale è: 59,00 €.</p>", "59.00"),
+        ("<p>Ursprünglicher Preis war: 74,00 €Aktueller Preis ist: 59,00 €.</p>", "59.00"),
+        ("<p>Normaler Preis €119,00 Verkaufspreis €89,90</p>", "89.90"),
+        ("<p>de R$ 199,90 por R$ 149,90</p>", "149.90"),
+        ("<p>Regular price £20.00</p>", "20.00"),  # the only one
+        ("<p>£220.00 + £12.00 delivery</p>", "220.00"),
+        ("<p>Get a £30 gift card on approval</p><p>£48.99</p>", "48.99"),
+        ("<p>Najniższa cena z 30 dni przed obniżką: 99,00 zł</p><p>89,00 zł</p>", "89.00"),
+        ("<p>Used for £11.00</p><p>£25.00</p>", "25.00"),
+        ("<p><del>£195.00</del></p><p>get it for £185.25 (5% off) with Auto-Replenish</p>", "195.00"),
+        ("<p><span class='price text-bold'>£48.99</span></p><p>You save: £6.01</p>", "48.99"),  # bold is not old
+        ("<p><span class='price-old'>£60.00</span></p><p><span class='price'>£48.99</span></p>", "48.99"),
+        ("<s class='price'>259,00 €</s><p class='price'>259,00 €</p><p>Gratuit 2,99 €</p>", "259.00"),
+        ("<p class='regular-price'>14,00 €</p><p class='current-price'>11,90 €</p>", "11.90"),
+        ("<p>270,00 Kn</p><p>540,00 Kn</p>", "270.00"),
+    ],
+)
+def test_the_price_is_what_a_buyer_pays_today__PR_10(body: str, price: str) -> None:
+    assert shown(body)["price"] == Decimal(price)
+
+
+@pytest.mark.parametrize(
+    ("body", "availability"),
+    [
+        ("<p>€ 5,00</p><label>XL Variant sold out or unavailable</label>", "in_stock"),  # of another size
+        ("<p>€ 5,00</p><p>Sale Sold out</p>", "in_stock"),  # the badges of the theme, one of which is shown
+        ("<p>€ 5,00</p><p>Sold out</p>", "out_of_stock"),
+        ("<p>€ 5,00</p><p>Ultimi pezzi</p>", "in_stock"),
+    ],
+)
+def test_words_for_stock_are_those_of_the_product_itself__PR_11(body: str, availability: str) -> None:
+    assert shown(body)["availability"] == availability
+
+
+def test_a_button_written_over_many_lines_is_a_button_to_buy__PR_11() -> None:
+    padded = "<button class='x'>" + " \n" * 60 + "Add to cart" + " \n" * 60 + "</button>"
+    body = f"<h1>Oak Table</h1><p>€ 5,00</p>{padded}"
+    assert visible(PAGE.format(title="Oak Table", body=body))["availability"] == "in_stock"
+    body = body.replace("<button ", "<button disabled ")
+    assert "availability" not in visible(PAGE.format(title="Oak Table", body=body))
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("<div><b>SKU</b><div>WB-90</div></div>", "WB-90"),
+        ("<p><label>Référence</label> <span>HOV-50</span></p>", "HOV-50"),
+        ("<p>Produktnummer: NK-1004</p>", "NK-1004"),
+        ("<p>Model shown is 180 cm tall</p>", None),
+    ],
+)
+def test_an_article_number_has_a_label_before_it_or_above_it__PR_10(body: str, code: str | None) -> None:
+    assert shown("<p>€ 5,00</p>" + body).get("sku") == code
+
+
+def test_the_opening_price_of_an_auction_is_not_its_price__PR_10() -> None:
+    markup = (
+        '<script type="application/ld+json">{"@type": "Product", "name": "Oak Table", "offers": {"@type": "Offer",'
+        ' "price": "150", "priceCurrency": "USD"}}</script><meta property="product:price:amount" content="200">'
+        '<meta property="product:price:currency" content="USD">'
+    )
+    body = "<h1>Oak Table</h1><p>$200</p><p>{} <span>$150</span></p>"
+    page = PAGE.replace("<title>", markup.replace("{", "{{").replace("}", "}}") + "<title>")
+    opening = page.format(title="Oak Table", body=body.format("Starting Price"))
+    assert visible(opening)["price"] == Decimal("200.00")
+    assert visible(page.format(title="Oak Table", body=body.format("Sale Price")))["price"] == Decimal("150.00")
+
+
+def test_the_headline_of_the_shop_in_the_header_is_no_product_name__PR_10() -> None:
+    body = "<header><h1>Wood Works</h1></header><h1>Oak Table</h1><p>€ 5,00</p><button>Add to cart</button>"
+    assert visible(PAGE.format(title="Oak Table - Wood Works", body=body))["product_name"] == "Oak Table"
+
+
 def test_a_bare_dollar_is_american_only_where_nothing_speaks_against_it__PR_11() -> None:
     body = "<h1>Oak Table</h1><p>$20.00</p><button>Add to cart</button>{}"
     page = PAGE.format(title="Oak Table", body=body)

@@ -166,3 +166,43 @@ def test_an_address_of_one_product_counts_in_many_forms(path: str) -> None:
     page = "<h1>Blue lamp</h1><span>$19.90</span><h2>Similar</h2>" + cards(4, "<button>Add to cart</button>")
     assert kind(page, f"https://shop.example{path}") == "product"
     assert kind(page, "https://shop.example/lamps/blue") == "collection"
+
+
+LITTLE = "<h1>Blue lamp</h1><table><tr><th>SKU</th><td>L-1</td></tr><tr><th>Brand</th><td>Ida</td></tr></table>"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "found"),
+    [
+        ("class='single single-product woocommerce'", "product"),  # WooCommerce
+        ("class='catalog-product-view page-layout-1column'", "product"),  # Magento
+        ("class='gradient template-product'", "product"),  # Shopify
+        ("id='product' class='lang-fr'", "product"),  # PrestaShop
+        ("class='is-ctl-product is-act-index'", "product"),  # Shopware
+        ("class='html-product-details-page'", "product"),  # nopCommerce
+        ("class='single single-post'", "other"),
+        ("class='text-bold'", "other"),
+    ],
+)
+def test_the_template_that_a_shop_program_names_decides_for_a_page_without_markup(attributes: str, found: str) -> None:
+    page = f"<html><title>Blue lamp</title><body {attributes}>{LITTLE}</body></html>"
+    assert page_kind(Document(page, "https://shop.example/blue-lamp")).kind == found
+
+
+def test_the_template_of_a_product_alone_is_not_enough() -> None:
+    page = f"<html><title>Our products</title><body class='product-page'><h1>Our products</h1>{PROSE}</body></html>"
+    assert page_kind(Document(page, "https://software.example/platform")).kind != "product"
+
+
+@pytest.mark.parametrize("template", ["template-page", "cms-page-view", "tax-product_cat", "template-collection"])
+def test_a_text_or_a_category_with_prices_of_products_is_no_product(template: str) -> None:
+    prices = "<p>Orders over <b>$155.00</b></p>" + cards(3, "<button>Add to cart</button>")
+    page = f"<title>Privacy Policy</title><body class='{template}'><h1>Privacy Policy</h1>{PROSE}{prices}</body>"
+    assert page_kind(Document(page, "https://shop.example/x")).kind != "product"
+
+
+@pytest.mark.parametrize("beside", [{"@type": "FAQPage"}, {"@type": "VideoObject", "name": "Blue lamp, the film"}])
+def test_questions_and_films_beside_the_one_control_to_buy_are_about_the_product(beside: dict[str, str]) -> None:
+    assert kind(ld(**beside) + BUY + PROSE) == "product"
+    assert kind(ld(**beside) + "<h1>Blue lamp</h1>" + PROSE) != "product"
+    assert kind(ld(**beside) + BUY + PROSE, "https://shop.example/faq/blue-lamp") != "product"

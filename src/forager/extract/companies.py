@@ -86,6 +86,8 @@ def title_parts(title: str) -> list[str]:
 def tidy(name: str) -> str | None:
     """Return a name without the signs around it; None if nothing is left."""
     name = " ".join(re.sub(r"[®™©]", " ", name).split()).strip(" -–—|•·,:;»«*\"'")
+    if name.count("«") > name.count("»"):
+        name += "»"
     name = _WELCOME.sub("", name)
     if not 2 <= len(name) <= LONGEST or not any(letter.isalpha() for letter in name) or _GENERIC.match(name):
         return None

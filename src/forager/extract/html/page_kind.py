@@ -67,6 +67,8 @@ VETO = (
     | frozenset(("FAQPage", "JobPosting", "Course", "Event", "VideoObject", "Service"))
 )
 """Declared types that rule out a product on a page without product markup."""
+BESIDE = frozenset(("FAQPage", "VideoObject"))
+"""Those that pages of products declare as well: questions about the product, a film of it."""
 MOST_LONE_PRICES, MOST_BUY = 12, 6
 """Prices and controls outside of repeated blocks, above which no single product is on offer."""
 FEW_PRICES = 3
@@ -127,9 +129,11 @@ def _product(signs: PageSigns) -> PageKind | None:
         return PageKind("product", (f"markup:Product ({offered or 'meta tags'})",), 0.85)
     if _is_presented(signs):
         return PageKind("product", ("markup:Product under the page's own name",), 0.7)
-    if (in_list_path and not all(signs.buy_controls)) or signs.declared & (
-        VETO if not in_product_path else VETO - {"FAQPage"}
-    ):
+    if signs.template == "product" and _is_for_sale(signs):
+        return PageKind("product", ("template of a product",), 0.85)
+    if signs.template is not None and not _has_buy_box(signs):
+        return None
+    if (in_list_path and not all(signs.buy_controls)) or signs.declared & _vetoes(signs, in_product_path):
         return None
     return _unmarked_product(signs, in_product_path=in_product_path)
 
@@ -140,6 +144,25 @@ def _is_presented(signs: PageSigns) -> bool:
     if len(signs.products) != 1 or not signs.is_named or signs.path in ("", "/") or signs.cards.count:
         return False
     return not signs.declared & (VETO | LISTS | HOMES) and signs.og_type != "article" and bool(signs.lone_prices)
+
+
+def _is_for_sale(signs: PageSigns) -> bool:
+    """Return whether a page in the template of a product has a sign of trade as well."""
+    return bool(any(signs.buy_controls) or signs.lone_prices or signs.has_facts or signs.is_named)
+
+
+def _vetoes(signs: PageSigns, in_product_path: bool) -> frozenset[str]:
+    """The declared types that rule out a product. Questions and films beside the one control to buy are about the
+    product, unless the page itself is named as the list of questions, or its address is that of a manual."""
+    if in_product_path:
+        return VETO - {"FAQPage"}
+    is_help = signs.path_hints("documentation") or signs.names_itself("FAQPage")
+    return VETO - BESIDE if _has_buy_box(signs) and not is_help else VETO
+
+
+def _has_buy_box(signs: PageSigns) -> bool:
+    """Return whether the page has a control to buy and a price outside of repeated blocks."""
+    return bool(signs.buy_controls[0] and signs.lone_prices and not signs.cards.before)
 
 
 def _is_list_of_marked(signs: PageSigns, in_product_path: bool, in_list_path: bool) -> bool:

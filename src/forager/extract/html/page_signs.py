@@ -5,6 +5,7 @@ Everything here is a fact about one page. What the facts mean together is decide
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
@@ -38,6 +39,8 @@ LEAST_CARDS = 3
 CLIMB = 9
 """Levels from a price up to the block that it belongs to."""
 LONGEST_PRICE, LONGEST_CONTROL = 60, 60
+LONGEST_WRITTEN, LONGEST_CLASS = 1_000, 3_000
+"""Characters of a control with the blanks and line breaks of its template, and of the classes of <body>."""
 A_SENTENCE = 80
 _DIGIT = re.compile(r"\d")
 _CONTROLS = (
@@ -123,6 +126,12 @@ class PageSigns:
         shown = _words(f"{self.document.title or ''} {self.document.headline or ''}")
         return any(_is_shown(thing, shown) for thing in self.products)
 
+    def names_itself(self, kind: str) -> bool:
+        """Return whether markup of this type has the name or headline that the page shows."""
+        shown = _words(f"{self.document.title or ''} {self.document.headline or ''}")
+        named = (_words(thing.text("headline", "name")) for thing in of_type(self.things, kind))
+        return any(name and len(name & shown) >= 0.6 * len(name) for name in named)
+
     @cached_property
     def has_price_meta(self) -> bool:
         metas = self.document.metas
@@ -131,6 +140,19 @@ class PageSigns:
     @cached_property
     def generator(self) -> str:
         return self.document.metas.get("generator", "").lower()
+
+    @cached_property
+    def template(self) -> str | None:
+        """Kind of the template, as shop programs write it into the class or id of <html> and <body>: `product`,
+        `collection`, or `text` for pages that sell nothing."""
+        body, root = self.document.tree.body, self.document.tree.root
+        called = " ".join((node.attributes.get("class") or "")[:LONGEST_CLASS] for node in (body, root) if node)
+        number = (body.attributes.get("id") or "").lower() if body else ""
+        words = called.lower().split()
+        for kind, pattern in _TEMPLATES.items():
+            if _TEMPLATE_IDS[kind].fullmatch(number) or any(pattern.fullmatch(word) for word in words):
+                return kind
+        return None
 
     def host_hints(self, kind: str) -> bool:
         labels = self.host.split(".")[:-1]
@@ -235,7 +257,7 @@ class PageSigns:
                 if card is not None:
                     builds[card] += 1
                 found.append((node, card))
-        return [(node, (card is None or builds[card] < LEAST_CARDS) and not _is_around(node)) for node, card in found]
+        return [(node, (card is None or builds[card] < LEAST_CARDS) and not is_around(node)) for node, card in found]
 
     @cached_property
     def buy_controls(self) -> tuple[int, int]:
@@ -258,6 +280,8 @@ class PageSigns:
         return len(self.document.tree.css(selectors)[:least]) >= least
 
 
+_TEMPLATES: dict[str, re.Pattern[str]] = {kind: any_of(words) for kind, words in _DATA["templates"].items()}
+_TEMPLATE_IDS = {kind: any_of(words) for kind, words in _DATA["template_ids"].items()}
 _HOSTS = {kind: any_of(words, r"(?:{})") for kind, words in _DATA["hosts"].items()}
 _PATHS = {kind: any_of(words, r"/(?:{})(?:[/.]|$)") for kind, words in _DATA["paths"].items()}
 
@@ -369,7 +393,7 @@ def _is_buy(node: LexborNode) -> bool:
     texts = [attributes.get(name) for name in ("value", "alt", "title", "aria-label")]
     if node.tag != "input":
         text = node.text(separator=" ")
-        texts.append(text if len(text) <= 4 * LONGEST_CONTROL else None)
+        texts.append(text if len(text) <= LONGEST_WRITTEN else None)
     if any(text and invites_to_buy(text) for text in texts):
         return True
     if node.tag in ("a", "add-to-cart", "product-form"):
@@ -386,10 +410,11 @@ def invites_to_buy(text: str) -> bool:
     return len(plain) <= LONGEST_CONTROL and BUY.search(plain) is not None
 
 
-def _is_around(node: LexborNode) -> bool:
+def is_around(node: LexborNode, areas: Collection[str] = ("nav", "footer", "header")) -> bool:
+    """Return whether an element is in one of these areas around the content."""
     above: LexborNode | None = node
     while above is not None:
-        if above.tag in ("nav", "footer", "header"):
+        if above.tag in areas:
             return True
         above = above.parent
     return False

@@ -122,6 +122,8 @@ class ListingValues:
     values: dict[str, tuple[Any, str, float]] = field(default_factory=dict)
     has_home_label: bool = False
     """True if the label of the price stands only on pages of homes: `Kaltmiete`, `asking price`."""
+    in_dollars: bool = False
+    """True if the price has the sign `$`, which several countries use."""
 
     def add(self, name: str, value: Any, source: str, confidence: float) -> None:
         if value not in (None, "") and name not in self.values:

@@ -32,7 +32,7 @@ from forager.extract.listings.identity import (
     title_of,
 )
 from forager.extract.tables import table
-from forager.extract.text.addresses import addresses
+from forager.extract.text.addresses import addresses, american, australian
 from forager.extract.text.gazetteer import is_city_in
 from forager.extract.text.prices import parse_price
 from forager.extract.text.strings import one_line
@@ -87,7 +87,7 @@ def _date(year: str, month: int, day: str) -> date | None:
 NEAR = 14
 """Lines around the headline in which the price stands."""
 LEAST_PRICE = Decimal(100)
-LONGEST_UNIT = 12
+LONGEST_UNIT, LONGEST_OFFER = 12, 20
 MANY = 8
 """Prices from which a page with the headline of a list is a list."""
 STRUCTURED, SELECTOR, LABEL, NEARBY, GUESS = 0.95, 0.85, 0.8, 0.7, 0.55
@@ -221,7 +221,9 @@ def _read_price(scope: Sequence[VisibleLine], headline: str | None, home: Listin
     for found, source, sure in ((labelled, "label:price", LABEL), (near, "text:price", NEARBY)):
         for text, amount, has_home_label in found[:1]:
             home.add("price", str(amount), source, sure)
-            home.add("currency", parse_price(text).currency, source, sure)
+            priced = parse_price(text)
+            home.add("currency", priced.currency, source, sure)
+            home.in_dollars |= priced.symbol == "$"
             home.add("price_period", _period(text), source, sure)
             home.has_home_label |= has_home_label
 
@@ -318,6 +320,7 @@ def _read_place(document: Document, scope: Sequence[VisibleLine], headline: str 
         place = place_of(text)
         if place.city or place.street:
             _add_place(place, source, sure, home)
+            _add_state(text, source, sure, home)
         if home.get("city") and home.get("street"):
             break
     _read_address(document, home)
@@ -325,6 +328,21 @@ def _read_place(document: Document, scope: Sequence[VisibleLine], headline: str 
     told = re.search(r"\b(?:in|en)\s+(?P<place>[^|]{4,80})$", title)
     if told and not home.get("city"):
         _add_place(place_of(told["place"]), "title", GUESS, home)
+
+
+DOLLARS = {"US": "USD", "CA": "CAD", "AU": "AUD"}
+
+
+def _add_state(text: str, source: str, sure: float, home: ListingValues) -> None:
+    """Add state and country of an address that names them beside its postcode (`Decorah, IA 52101`), and by them the
+    currency of a price in dollars."""
+    where = american([text], 0) or australian([text], 0)
+    if where is None or where.country is None or where.city != home.get("city"):
+        return
+    home.add("state_region", where.state_region, source, sure)
+    home.add("country", where.country, source, sure)
+    if home.in_dollars:
+        home.add("currency", DOLLARS[where.country], source, sure)
 
 
 def _read_address(document: Document, home: ListingValues) -> None:
@@ -381,6 +399,9 @@ def _read_offer(document: Document, scope: Sequence[VisibleLine], headline: str 
     is_rent, is_sale = bool(words.RENT.search(told)), bool(words.SALE.search(told))
     if is_rent != is_sale:
         home.add("offer", "rent" if is_rent else "sale", "title", LABEL)
+    for line in scope[: 2 * NEAR]:  # a line of its own: `For sale`
+        if len(line.text) <= LONGEST_OFFER and (words.RENT.fullmatch(line.text) or words.SALE.fullmatch(line.text)):
+            home.add("offer", "rent" if words.RENT.fullmatch(line.text) else "sale", "text", NEARBY)
     for line in scope:
         match = words.AVAILABLE.search(line.text[:300])
         if match and (day := day_of(match["date"])):

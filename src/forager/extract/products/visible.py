@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from selectolax.lexbor import LexborNode
 
 from forager.extract.html.document import Document, VisibleLine
-from forager.extract.html.page_signs import BUY, PageSigns, invites_to_buy
+from forager.extract.html.page_signs import BUY, LONGEST_WRITTEN, PageSigns, invites_to_buy, is_around
 from forager.extract.products.findings import ProductFindings, says_missing
 from forager.extract.products.visible_price import read_discounted, read_price
 from forager.extract.tables import any_of, spoken, table
@@ -40,6 +40,7 @@ _NO_NAME = any_of(
 )
 """Headlines of other parts of a product's page."""
 _NEVER = frozenset(("nav", "footer", "aside", "header"))
+_MENUS = frozenset(("nav", "footer", "aside"))
 
 
 def headline_of(document: Document) -> str | None:
@@ -61,7 +62,9 @@ def headline_of(document: Document) -> str | None:
 
 def _highest(document: Document) -> str | None:
     """Return the `h1` that shares the most words with the page's title, because a banner may have one as well."""
-    texts = [text for node in document.tree.css("h1")[:10] if (text := _seen_in(node))]
+    nodes = document.tree.css("h1")[:10]
+    nodes = [node for node in nodes if not is_around(node, _NEVER)] or nodes
+    texts = [text for node in nodes if (text := _seen_in(node))]
     texts = [text for text in texts if not _NO_NAME.fullmatch(text)]
     title = words(document.title)
     return max(texts, key=lambda text: len(words(text) & title) / max(1, len(words(text))), default=None)
@@ -157,13 +160,20 @@ _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 def is_in_stock(document: Document) -> bool:
     """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
     have. The buttons of other products, which stand in repeated blocks, count only on a page without one of its own."""
-    controls = [each for each in document.once(PageSigns).controls if _is_button(each[0])]
-    own = (node for node, is_alone in controls if is_alone)
-    others = (node for node, _ in controls) if controls else iter(_buttons(document))
-    first = next(own, None) or next(others, None)
+    controls = document.once(PageSigns).controls
+    own = [node for node, is_alone in controls if is_alone]
+    worded = [node for node, _ in controls if _is_button(node)] or _buttons(document)
+    first = next(filter(_is_button, own), None) or next(iter(own), None) or next(iter(worded), None)
     if first is None or "disabled" in first.attributes or "disabled" in (first.attributes.get("class") or ""):
         return False
-    return not _LATER.search(f"{first.attributes.get('value') or ''} {first.text()}")
+    text = f"{first.attributes.get('value') or ''} {first.text()}"
+    return not _LATER.search(text) and availability_of(one_line(text)) in (None, "in_stock")
+
+
+def _has_own_control(document: Document) -> bool:
+    """Return whether the page has one control to buy outside of repeated blocks, and shows it."""
+    is_shown = any(line.tag == "button" and invites_to_buy(line.text) for line in document.shown)
+    return is_shown and document.once(PageSigns).buy_controls[0] == 1
 
 
 def can_be_bought(document: Document, *, known: bool) -> bool:
@@ -240,7 +250,7 @@ def _is_button(node: LexborNode) -> bool:
     if node.tag not in ("button", "a"):
         return False
     text = node.text(separator=" ")
-    return 0 < len(text) <= LONGEST_BUTTON and invites_to_buy(text)
+    return 0 < len(text) <= LONGEST_WRITTEN and len(plain := one_line(text)) <= LONGEST_BUTTON and invites_to_buy(plain)
 
 
 # The article number of a product where no markup has it. Pure.
@@ -258,14 +268,19 @@ _NUMBERED = re.compile(r"(?:^|[/_.-])p?(\d{5,16})(?:\.\w{2,5})?/?$")
 """The number at the end of an address: `/itm/143863282131`, `/lamp-1236291.html`."""
 
 
-def read_code(document: Document, findings: ProductFindings) -> None:
+def read_code(document: Document, lines: Sequence[VisibleLine], findings: ProductFindings) -> None:
     """Add the article number: an element that is called `sku`, a line with a label, or else the number that both the
     page's address and the file of its main picture have. Several different ones are of several products: none is added.
     """
     if "sku" in findings:
         return
     codes = (
-        _called(document) or _labelled(document) or _pictured(document) or _addressed(document) or _attributed(document)
+        _called(document)
+        or _labelled(document)
+        or _labelled_without_colon(document, lines)
+        or _pictured(document)
+        or _addressed(document)
+        or _attributed(document)
     )
     if len(codes) == 1:
         findings.add("sku", codes.pop(), "heuristic")
@@ -351,6 +366,26 @@ def doubt_unseen_brand(document: Document, findings: ProductFindings) -> None:
         findings.doubt("brand")
 
 
+_BARE_LABEL = any_of((*_DATA["code_labels"], *spoken("sku")), r"(?:{})\.?\s*[:#]?")
+_CODE_BEHIND = any_of(
+    (*_DATA["code_labels"], *spoken("sku")), r"(?:{})\.?\s*[:#]?\s*([A-Z0-9][A-Z0-9./-]{2,29})", re.NOFLAG
+)
+LONGEST_BARE = 50
+
+
+def _labelled_without_colon(document: Document, lines: Sequence[VisibleLine]) -> set[str]:
+    """`SKU` and under it `WB-90`, or `Référence HOV-50`: near the headline only, and nothing else in these lines."""
+    codes = set()
+    for line, below in zip_longest(lines, lines[1:]):
+        if len(line.text) > LONGEST_BARE:
+            continue
+        if coded := _CODE_BEHIND.fullmatch(line.text[:1].lower() + line.text[1:]) or _CODE_BEHIND.fullmatch(line.text):
+            codes.add(coded[1])
+        elif below is not None and _BARE_LABEL.fullmatch(line.text) and _CODE.fullmatch(below.text):
+            codes.add(below.text)
+    return {code for code in codes if _CODE.fullmatch(code)}
+
+
 def _labelled(document: Document) -> set[str]:
     codes = set()
     lines = document.shown[:2_000]
@@ -379,6 +414,7 @@ MOST_NODES = 2_000
 _LEADS = any_of(_DATA["brand_links"], r"[/?&=_-](?:{})[/=_-]")
 """In the address of a brand's page or logo."""
 _LABELLED = any_of((*_DATA["brand_labels"], *spoken("brand")), rf"(?:{{}})\s*:\s*(\S.{{1,{LONGEST}}})")
+_BRAND_LABEL = any_of((*_DATA["brand_labels"], *spoken("brand")))
 _HEADINGS = ("h2", "h3", "h4")
 
 
@@ -404,9 +440,18 @@ def _linked(document: Document, name: str) -> str | None:
         if not _LEADS.search(attributes.get("href") or attributes.get("src") or ""):
             continue
         text = one_line(node.text(separator=" ") if node.tag == "a" else attributes.get("alt") or "")
-        if 2 <= len(text) <= LONGEST and words(text) and words(text) <= known:
+        if 2 <= len(text) <= LONGEST and words(text) and (words(text) <= known or _is_labelled(document, text)):
             return text
     return None
+
+
+def _is_labelled(document: Document, text: str) -> bool:
+    """Return whether a line is this text after the label of a brand: `Marque Acme`."""
+    return any(
+        line.text.endswith(text) and _BRAND_LABEL.fullmatch(line.text[: -len(text)].rstrip(" :"))
+        for line in document.shown
+        if len(text) < len(line.text) <= len(text) + LONGEST
+    )
 
 
 def _under_headline(document: Document, lines: Sequence[VisibleLine], name: str) -> str | None:
@@ -442,9 +487,11 @@ _LABELS = {
     ),
     "gtin": re.compile(r"ean(?:-?13)?|gtin(?:-?\d+)?|upc|isbn(?:-?1[03])?", re.IGNORECASE),
 }
-_RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|/|von|sur|de)\s*5\b", re.IGNORECASE)
+_RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|/|von|sur|su|de|av|z|из|van)\s*5\b", re.IGNORECASE)
 _REVIEWS = re.compile(
-    r"\(?(\d[\d,.\s]*)\)?\s*(?:customer\s+)?(?:reviews?|ratings?|opinions?|bewertungen|avis)\b", re.IGNORECASE
+    r"\(?(\d[\d,.\s]*)\)?\s*(?:customer\s+)?(?:reviews?|ratings?|opinions?|bewertungen|avis|recensioni|opiniones|reseñas|avaliações|beoordelingen|opinii|recenz\w+"
+    r"|omdömen|anmeldelser|отзыв\w*)\b",
+    re.IGNORECASE,
 )
 
 
@@ -462,8 +509,8 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
         read_price(document, lines, findings)
     in_stock = "availability" not in findings and is_in_stock(document)
     _read_words(lines, findings, in_stock=in_stock)
-    read_code(document, findings)
-    if "availability" not in findings and "price" in findings and in_stock:
+    read_code(document, lines, findings)
+    if "availability" not in findings and in_stock and ("price" in findings or _has_own_control(document)):
         findings.add("availability", "in_stock", "heuristic")
     _read_facts(document, findings)
     read_brand(document, lines, findings)
@@ -498,19 +545,32 @@ def read_price_today(document: Document, findings: ProductFindings) -> None:
 
 def _around(lines: Sequence[VisibleLine], headline: str) -> Sequence[VisibleLine]:
     """Return the lines from the headline on: from the line that is the product's name, or else from the headline that
-    shares most words with it."""
+    shares most words with it, a line that begins with it, or the first line outside of menus."""
     first = next((place for place, line in enumerate(lines) if line.text == headline), None)
     if first is None:
         wanted = words(headline)
         headlines = [place for place, line in enumerate(lines) if line.tag == "h1"]
-        first = max(headlines, key=lambda place: len(words(lines[place].text) & wanted), default=0)
+        first = max(headlines, key=lambda place: len(words(lines[place].text) & wanted), default=None)
+    if first is None:  # the headline is hidden from readers; a line that is or begins with the name stands for it
+        plain = headline.casefold()
+        begun = (
+            at for at, line in enumerate(lines) if line.area not in _MENUS and line.text.casefold().startswith(plain)
+        )
+        first = next(begun, None)
+    if first is None:
+        first = next((at for at, line in enumerate(lines) if line.area not in _NEVER), 0)
     return lines[first : first + NEAR]
 
 
 _OF_STORES = any_of(_DATA["stock_elsewhere"], r"\b(?:{})\b")
 """The stock of a shop in a town, or of another article, is not that of the product here."""
-_OF_A_SIZE = any_of(_DATA["sizes"], r"\b(?:{})\b|^(?:\d{1,3}(?:[.,]5)?|X{0,3}[SML])\b\s*[-–:(]")
+_OF_A_SIZE = any_of(
+    _DATA["sizes"], r"(?:\b|(?<=^[SML])|(?<=^\d\d))(?:{})\b|^(?:\d{1,3}(?:[.,]5)?|X{0,3}[SML])\b\s*[-–:(]"
+)
 """Words of a choice of sizes: the stock of one size is not that of the product."""
+
+_BADGES = any_of(_DATA["on_sale"], r"(?:{})(?:\s+|(?-i:(?=[A-ZÀ-Ž])))(?=\w)|.*[$€£]\s?\d|.*\d\s?[$€£]")
+"""Begins a line of badges, all of which a theme writes beside the price of every product: `Sale Sold out`."""
 
 
 def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings, *, in_stock: bool) -> None:
@@ -526,7 +586,8 @@ def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings, *, in_s
             return  # what follows is about other products
         if "availability" not in findings and not (_OF_A_SIZE.search(line.text) or _OF_STORES.search(line.text)):
             word = availability_of(line.text)
-            if word is not None and not (is_below_button and word == "out_of_stock"):
+            is_template = is_below_button or (in_stock and _BADGES.match(line.text) is not None)
+            if word is not None and not (is_template and word == "out_of_stock"):
                 findings.add("availability", word, "heuristic")
         if "rating" not in findings and (rated := _RATED.search(line.text)):
             findings.add("rating", rated[1], "heuristic")

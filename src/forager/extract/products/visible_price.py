@@ -1,7 +1,7 @@
 """The price that a reader sees: near the headline, or in an element that is called a price; and its currency. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from itertools import zip_longest
 from urllib.parse import urlsplit
@@ -26,18 +26,33 @@ _PER_UNIT = re.compile(
 """A price per weight or volume: the product's own only if the page shows no other."""
 _SPECIAL = any_of(_DATA["special"])
 """A bid, a price for members, a month's instalment: the product's own only if the page shows no other."""
+_SHARE = re.compile(r"\d+\s?%")
+_EXTRA = re.compile(r"(?<=\d)\s?[€$£]?\s?\+\s?(?:[€$£]\s?\d[\d.,]*|\d[\d.,]*\s?[€$£])\s+\w+[^\d€$£]*$")
+"""What is added to a price: `£220.00 + £12.00 delivery`."""
 _AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
-_FORMER_CLASS = re.compile(r"old|was|strike|cross|rrp|uvp|compare|original", re.IGNORECASE)
+_LABELS = any_of((*_DATA["now"], *_DATA["was"]), r"(?<=[\d€£$₽.łčR])\s*(?=(?<!\d)\b(?:{})\b)")
+"""Between an amount and the label of the next one: `Normaler Preis €119 Verkaufspreis €89`."""
+_OLD = r"(?:^|[^a-z])(?:old|was(?!h))|(?-i:[a-z](?:Old|Was))"
+"""`price-old` and `oldPrice`, but not `text-bold`."""
+_FORMER_CLASS = re.compile(rf"{_OLD}|strike|cross(?!-?sell)|rrp|uvp|compare|original", re.IGNORECASE)
 """Class names of elements that show a former price."""
-LONGEST_FORMER = 40
+_TODAY_CLASS = re.compile(
+    r"(?:current|sale|special|final)-?price|price-?(?:-item)?-{0,2}(?:current|sale|special|final)"
+)
+_FORMER_CLASS_IN_SALE = re.compile(
+    rf"{_FORMER_CLASS.pattern}|regular-?price|price-?(?:-item)?-{{0,2}}regular", re.IGNORECASE
+)
+"""The same on a page that names the elements of today's price as well."""
+LONGEST_FORMER, LEVELS = 40, 4
 _DISCOUNT_SHOWN = re.compile(r">\s*+[(–−-]\s?-?\d{1,2}\s?%")
 _DISCOUNT = re.compile(r"(?<!\d)[-–−]\s?(\d{1,2})\s?%")
 """A discount: `-50%`."""
 ROUNDED = Decimal("0.012")
 """Tolerance when a discount is checked, as a share of the former price: shops round both the price and the discount."""
-_NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
+_NOW = any_of(_DATA["now"], r"\b(?:{})\b")
 _OLD_CLASS = any_of(_DATA["other_class"])
+_OLD_BLOCK = re.compile(rf"{_OLD}|(?:^|[^a-z])(?:list|retail)(?!-?item)|related|upsell", re.IGNORECASE)
 _SIGNS = r"\$|€|£|zł|Kč|₽|руб"
 _SIGNED = re.compile(rf"({_SIGNS})\s?\d|\d\s?({_SIGNS})")
 _OTHER_DOLLARS = re.compile(
@@ -53,6 +68,9 @@ _DOLLAR_COUNTRIES = frozenset(_DATA["dollar_countries"].split())
 """As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): other countries whose currency is written
 `$`."""
 _THOUSANDS = (",", ".", " ", "\u00a0", "&nbsp;", "'")
+_CALLED = ", ".join(
+    f"[{name}*=price i]" for name in ("class", "id", "data-testid", "data-test", "data-qa", "data-hook")
+)
 MOST_NODES = 400
 MOST_WORDS = 8
 """A line with more is a sentence about money, such as a gift for every 250 dollars."""
@@ -64,8 +82,10 @@ def read_price(document: Document, lines: Sequence[VisibleLine], findings: Produ
     """Add the first price after the headline that is not crossed out or called an old one."""
     struck = _struck(document)
     per_unit: Price | None = None
+    crossed: Price | None = None
+    labelled: Price | None = None
     for text in (*_lines(lines), *_called_prices(document)):
-        for part in _priced_parts(text):
+        for part in _priced_parts(_EXTRA.sub(" ", text)):
             price = parse_price(part)
             if not price.amount or price.text is None or not _is_signed(price, document):
                 continue
@@ -73,14 +93,18 @@ def read_price(document: Document, lines: Sequence[VisibleLine], findings: Produ
             is_other = _OTHER.search(part)
             if (is_old or is_other) and not _NOW.search(part):
                 if not is_other:
+                    labelled = labelled or (price if _WAS.search(part) else None)
+                    crossed = crossed or (None if _WAS.search(part) else price)
                     findings.metadata.setdefault("regular_price", str(price.amount))
-            elif _PER_UNIT.search(part) or (len(_AMOUNTS.findall(part)) == 1 and _SPECIAL.search(part)):
+            elif _PER_UNIT.search(part) or (_SPECIAL.search(part) and len(_AMOUNTS.findall(_SHARE.sub("", part))) == 1):
                 per_unit = per_unit or price
             else:
                 _add(price, document, findings)
                 return
-    if per_unit is not None:
-        _add(per_unit, document, findings)
+    if per_unit is not None:  # what is crossed out beside a price for members is the price for others
+        _add(crossed or per_unit, document, findings)
+    elif labelled is not None:  # `Regular price $9.90`, and no other one
+        _add(labelled, document, findings)
 
 
 def _add(price: Price, document: Document, findings: ProductFindings) -> None:
@@ -124,18 +148,44 @@ def doubt_unseen_price(document: Document, findings: ProductFindings) -> None:
 
 
 def _struck(document: Document) -> frozenset[str]:
-    """Return the digits of amounts that are crossed out or stand in elements named after a former price."""
-    nodes = [node for node in document.tree.css(_FORMER)[:MOST_NODES] if _is_former(node)]
-    texts = (node.text(separator=" ") for node in nodes[:50])
-    return frozenset(_digits(text) for text in texts if len(text.strip()) <= LONGEST_FORMER)
+    """Return the digits of amounts that are crossed out or stand in elements named after a former price, and nowhere
+    in one named after a price otherwise: some templates have an empty or equal price of before for every product."""
+    nodes = document.tree.css(_FORMER)[:MOST_NODES]
+    called = "".join(node.attributes.get("class") or "" for node in nodes)
+    pattern = _FORMER_CLASS_IN_SALE if _TODAY_CLASS.search(called) else _FORMER_CLASS
+    former = {node.mem_id: node for node in nodes if _is_former(node, pattern)}
+    texts = (node.text(separator=" ") for node in list(former.values())[:50])
+    struck = {_digits(text) for text in texts if len(text.strip()) <= LONGEST_FORMER}
+    if not struck:
+        return frozenset()
+    today = (
+        node
+        for node in nodes
+        if not _is_within(node, former) and not any(_is_former(each, pattern) for each in node.css(_FORMER))
+    )
+    return frozenset(struck.difference(_digits(node.text()) for node in today))
 
 
-def _is_former(node: LexborNode) -> bool:
+def _is_within(node: LexborNode, former: Collection[int]) -> bool:
+    return any(above.mem_id in former for above in _up(node))
+
+
+def _up(node: LexborNode) -> Iterator[LexborNode]:
+    """Yield an element and the nearest elements around it."""
+    above: LexborNode | None = node
+    for _ in range(LEVELS):
+        if above is None:
+            return
+        yield above
+        above = above.parent
+
+
+def _is_former(node: LexborNode, pattern: re.Pattern[str]) -> bool:
     if node.tag in ("del", "s", "strike"):
         return True
     attributes = node.attributes
     called = attributes.get("class") or ""
-    return "line-through" in (attributes.get("style") or "") or bool("price" in called and _FORMER_CLASS.search(called))
+    return "line-through" in (attributes.get("style") or "") or bool("price" in called and pattern.search(called))
 
 
 def read_currency(document: Document, findings: ProductFindings) -> None:
@@ -177,8 +227,8 @@ def _lines(lines: Sequence[VisibleLine]) -> Iterator[str]:
 
 
 def _called_prices(document: Document) -> Iterator[str]:
-    """Yield the texts of elements whose class or id has the word price, but those that name another kind of price."""
-    for node in document.tree.css("[class*=price i], [id*=price i]")[:MOST_NODES]:
+    """Yield the texts of elements that are called a price, but those that name another kind of price."""
+    for node in document.tree.css(_CALLED)[:MOST_NODES]:
         called = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
         if _OLD_CLASS.search(called) or _inside_old(node):
             continue
@@ -192,7 +242,7 @@ def _inside_old(node: LexborNode) -> bool:
     for _ in range(2):
         if above is None:
             return False
-        if re.search(r"old|was|list|retail|related|upsell", above.attributes.get("class") or "", re.IGNORECASE):
+        if _OLD_BLOCK.search(above.attributes.get("class") or ""):
             return True
         above = above.parent
     return False
@@ -200,11 +250,16 @@ def _inside_old(node: LexborNode) -> bool:
 
 def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
+    return [part for each in _LABELS.split(text)[:5] for part in _unlabelled_parts(each)][:6]
+
+
+def _unlabelled_parts(text: str) -> list[str]:
     parts = re.split(
         r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
         r"|(?<=[\d€£₽])\s+(?=(?:our|your|sale|special|you|now|only|nur|jetzt|retail|list|save|spare|free|inkl|zzgl)\b)"
         r"|(?<=[\d€£₽])\s*(?=(?:or|oder|ou|o|eller|lub)\s+\d)"
-        r"|(?<=\d[€£₽$.])\s?\.?\s*(?=[^\W\d_]{2,}[^.\d]{0,30}:\s?\W{0,3}\d)|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
+        r"|(?:(?<=\d[€£₽$.])|(?<=\d\s[€£₽])|(?<=\d\s(?:zł|Kč|Ft|kr)))\s?\.?\s*(?=[^\W\d_]{1,}[^.\d]{0,30}:\s?[^\w\s]{0,3}(?:R\$)?\s?\d)"
+        r"|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
         text,
         flags=re.IGNORECASE,
     )

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from forager.extract.html.document import Document
 from forager.extract.tables import any_of, table
 from forager.extract.text.contacts import emails_in
-from forager.extract.text.locations import JAPANESE, NormalizedLocation, country_code, state_code
+from forager.extract.text.gazetteer import city_named, is_city_in
+from forager.extract.text.locations import JAPANESE, POSTCODE, NormalizedLocation, country_code, state_code
 
 _DATA = table("addresses")
 
@@ -32,8 +33,8 @@ _CANADIAN_CODE = r"[A-Z]\d[A-Z] ?\d[A-Z]\d"
 _CA = re.compile(
     rf"(?P<city>{_WORDS})\s*,?\s+(?P<state>[A-Z]{{2}}|[A-Z][a-z]+(?: [A-Z][a-z]+)?)\.?,?\s+(?:Canada,?\s+)?"
     rf"(?P<code>{_CANADIAN_CODE})\b"
-    rf"|(?P<first>{_WORDS})\s*,?\s+{_CANADIAN_CODE}\s*,?\s+(?P<last>[A-Z]{{2}})\b"
 )
+_CA_CODE_FIRST = re.compile(rf"(?P<city>{_WORDS})\s*,?\s+{_CANADIAN_CODE}\s*,?\s+(?P<state>[A-Z]{{2}})\b")
 _AU = re.compile(rf"(?:(?P<city>{_WORDS})\s*,?\s+)?(?P<state>NSW|VIC|QLD|TAS|ACT|WA|SA|NT)\.?,?\s+(?P<code>\d{{4}})\b")
 GB_CODE = re.compile(r"\b(?P<code>(?P<area>[A-Z]{1,2})\d[A-Z\d]? ?\d[A-Z]{2})\b")
 _GB_AREAS = frozenset(_DATA["gb_areas"].split())
@@ -48,12 +49,19 @@ _IN = re.compile(r"(?:^|[,.]\s*)(?P<city>[A-Z][a-z]+(?: [A-Z][a-z]+)?)\s*[-–,]
 _IE = re.compile(rf"^(?:(?P<city>{_WORDS})\s*,\s*)?Co\.? (?P<county>[A-Z][a-z]+)\b")
 _CODED = re.compile(rf"^(?P<city>{_WORDS})\s*[-,]?\s*\(?\d{{4,6}}\)?\s*[-–,]\s*(?P<country>[^\d,]{{4,40}}?)\.?$")
 _CODE_FIRST = re.compile(
-    r"^(?:(?P<prefix>[A-Z]{1,2})-)?(?P<code>\d{4,5}|\d{3} \d{2}|\d{2}-\d{3})[\s,]+"
+    r"^(?:C\.?P\.?\s*|(?P<prefix>[A-Z]{1,2})-)?(?P<code>\d{4}-\d{3}|\d{4,5}|\d{3} \d{2}|\d{2}-\d{3})[\s,]+"
     rf"(?P<city>{_WORDS}(?: [A-ZÆØÅ])?)\s*(?:[,(/].*)?$"
 )
 STREET = any_of(_DATA["street"], r"\d|\b(?:{})\b|\bul\.")
 _STREET_END = any_of(_DATA["street_end"], r"(?:{})\.?")
 _STREET_ABROAD = any_of(_DATA["street_abroad"], r"\b(?:rue|calle|avenida|via|viale|piazza|rua|ul\.)\b|\bul\.|(?:{})\b")
+_NUMBERED_STREET = any_of(_DATA["street_numbered"], r"^(?=.*\d).*(?:(?<!\w)|(?<=\w{3}))(?:{})(?!\w)")
+"""A street with the number of a house."""
+_CITY_WORD = any_of(
+    _DATA["city_word"], r"(?<!\w)(?:{})\s?(?P<city>(?-i:[^\W\d_a-z][^\W\d_]+(?:[ -][^\W\d_a-z][^\W\d_]+)?))"
+)
+_SENTENCE = re.compile(r"[!?:]|\b(?:19|20)\d\d\b(?=\s*$)|\w{3,}\.\s+\w{3,}")
+MOST_STREET = 120
 _CEDEX = re.compile(r"\s+cedex\b.*$", re.IGNORECASE)
 _CODE_FIRST_COUNTRIES = frozenset(_DATA["code_first_countries"].split())
 Form = Callable[[Sequence[str], int, str | None], NormalizedLocation | None]
@@ -83,9 +91,9 @@ def _american(text: str) -> NormalizedLocation | None:
         city = _last_name(match["city"], bool(re.search(r"\d[A-Za-z]?\s+$", text[: match.start()])))
         if state and city:
             return NormalizedLocation(city=city, state_region=state, country="US", raw=text)
-    for match in _CA.finditer(text):
-        state = state_code(match["state"] or match["last"], "CA")
-        city = _last_name(match["city"] or match["first"], bool(re.search(r"\d[A-Za-z]?\s+$", text[: match.start()])))
+    for match in (*_CA.finditer(text), *_CA_CODE_FIRST.finditer(text)):
+        state = state_code(match["state"], "CA")
+        city = _last_name(match["city"], bool(re.search(r"\d[A-Za-z]?\s+$", text[: match.start()])))
         if state and city:
             return NormalizedLocation(city=city.strip(" ,"), state_region=state, country="CA", raw=text)
     return None
@@ -195,18 +203,42 @@ def code_before_country(texts: Sequence[str], at: int, region: str | None = None
 def code_first(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
     """Read a line with the postal code first, such as `28022 Madrid`, in countries with this order. The line above it
     must be a possible street."""
-    text = texts[at].rpartition(" – ")[2]
-    pieces = [text, *(piece.strip() for piece in re.split(r"[,;]", text)[1:])]
-    for piece in pieces:
-        match = _CODE_FIRST.match(_CEDEX.sub("", piece))
-        if not match or STREET.search(match["city"]):
-            continue
+    for text, match in _coded_first(texts[at]):
         named = _country_near(texts, at) or region
         above = texts[at - 1] if at else ""
-        under_street = piece is not text or bool(STREET.search(above))
+        under_street = match.string is not text or bool(STREET.search(above))
         if under_street and (named in _CODE_FIRST_COUNTRIES or (named is None and _STREET_ABROAD.search(text + above))):
             return NormalizedLocation(city=match["city"].strip(), country=named, raw=text)
     return None
+
+
+def code_first_abroad(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
+    """Read `1051 Budapest, Vörösmarty tér 1.` on a page that names no country: the largest city of this name must be in
+    one that writes the postcode before the city."""
+    for text, match in _coded_first(texts[at]):
+        above = texts[at - 1] if at else ""
+        beside_street = (
+            match.string is not text or STREET.search(above) or re.search(r",.*\d", match.string[match.end("city") :])
+        )
+        if beside_street and region in (None, *_CODE_FIRST_COUNTRIES) and _is_abroad(match["city"]):
+            return NormalizedLocation(city=match["city"].strip(), country=region, raw=text)
+    return None
+
+
+def _coded_first(line: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield a line and the parts of it that begin with a postcode and a city."""
+    text = line.rpartition(" – ")[2]
+    for piece in (text, *(piece.strip() for piece in re.split(r"[,;]", text)[1:])):
+        bare = _CEDEX.sub("", piece)
+        match = _CODE_FIRST.match(bare if bare != piece else piece)
+        if match and not STREET.search(match["city"]):
+            yield text, match
+
+
+def _is_abroad(name: str) -> bool:
+    """Return whether the largest city of this name is in a country that writes the postcode before the city."""
+    known = city_named(name)
+    return known is not None and known.countries[0] in _CODE_FIRST_COUNTRIES
 
 
 def _country_near(texts: Sequence[str], at: int) -> str | None:
@@ -221,9 +253,52 @@ def _last_name(words: str, after_number: bool = False) -> str | None:
     """The city in what stands before a state: what follows the street's last word, if a street is there."""
     names = words.split()
     ends = [index for index, name in enumerate(names[:-1]) if _STREET_END.fullmatch(name.strip(","))]
+    if ends and is_city_in(" ".join(names[ends[-1] :]), None):  # `North Vancouver`, `West Palm Beach`
+        ends.pop()
     if ends:
         return " ".join(names[ends[-1] + 1 :])
     return None if after_number else words
+
+
+def named_city(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
+    """A city by its name, after its street: `Unit 4, 12 Harbour Road, Quezon City`, or in the line under the street. It
+    must be a large city, or one of the page's country."""
+    street, comma, name = texts[at].strip(" .,").rpartition(",")
+    if not comma:
+        street, name = (texts[at - 1] if at else ""), texts[at]
+    name = POSTCODE.sub("", name).strip(" .,-")
+    if not (
+        2 < len(name) <= 40 and name[0].isupper() and len(street) <= MOST_STREET and _NUMBERED_STREET.search(street)
+    ):
+        return None
+    if _SENTENCE.search(street):
+        return None
+    country = country_code(name, codes=False)
+    if country and comma:  # the city stands before the country
+        street, comma, name = street.rpartition(",")
+        name = POSTCODE.sub("", name).strip(" .,-")
+    state = state_code(name, "US") if comma and country in (None, "US") and region in (None, "US") else None
+    if state and "," in street:  # and before the state
+        street, comma, name = street.rpartition(",")
+        name = name.strip(" .,")
+        country = "US"
+    known = city_named(name) if comma or not country else None
+    if known is None or name.casefold() in COUNTIES:
+        return None
+    where = country or region
+    if where in known.countries or (where is None and known.is_large):
+        return NormalizedLocation(city=name, state_region=state, country=where, raw=texts[at])
+    return None
+
+
+def slavic(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
+    """`220030, г. Минск, ул. Ленина, 5`: the city after the word for one."""
+    match = None if texts[at].isascii() else _CITY_WORD.search(texts[at])
+    known = city_named(match["city"]) if match else None
+    if not match or known is None:
+        return None
+    country = region if region in known.countries else known.countries[0] if len(known.countries) == 1 else None
+    return NormalizedLocation(city=match["city"], country=country, raw=texts[at])
 
 
 FORMS: tuple[Form, ...] = (
@@ -240,6 +315,8 @@ FORMS: tuple[Form, ...] = (
     code_first,
 )
 """In this order: the forms that are hardest to mistake first."""
+NAMED: tuple[Form, ...] = (code_first_abroad, slavic, named_city)
+"""Forms that the name of a city decides: for pages without an address in one of the others."""
 
 
 LONGEST = 300
@@ -257,12 +334,12 @@ class Address:
     """The line with the city, among those of `Document.shown`."""
 
 
-def addresses(document: Document, region: str | None = None) -> Iterator[Address]:
+def addresses(document: Document, region: str | None = None, forms: Sequence[Form] = FORMS) -> Iterator[Address]:
     """In page order."""
     texts = [line.text for line in document.shown]
     for at, text in enumerate(texts):
         if len(text) <= LONGEST:
-            where = next((found for form in FORMS if (found := form(texts, at, region))), None)
+            where = next((found for form in forms if (found := form(texts, at, region))), None)
             if where:
                 yield Address(where, at)
 

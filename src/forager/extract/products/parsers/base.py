@@ -1,5 +1,6 @@
 """Reads any shop: schema.org in JSON-LD and microdata, OpenGraph and meta tags, and what is visible last. Pure."""
 
+import re
 from decimal import Decimal
 
 from forager.extract.html.document import Document
@@ -65,13 +66,18 @@ DEEPEST_SALE = Decimal("0.2")
 """A price below this share of another one belongs to something else: a part, a month's instalment, a sample."""
 
 
-def choose_price(findings: ProductFindings) -> None:
+_OPENING = re.compile(r"start(?:ing)? (?:price|bid)\W{0,3}(?:<[^<>]*>\s*){0,6}[$€£]?\s?([\d.,]+)")
+
+
+def choose_price(document: Document, findings: ProductFindings) -> None:
     """Let the price hold that a buyer pays: a single price before the low end of a range; of two in the same currency
-    the lower one, the other being the price before a discount."""
+    the lower one, the other being the price before a discount. The price at which an auction began is no price."""
     if len({offered.amount for offered in findings.prices}) < 2:
         return
-    best = next((offered for offered in findings.prices if not offered.lowest), findings.prices[0])
-    for offered in findings.prices:
+    opening = {parse_price(each[1]).amount for each in _OPENING.finditer(document.lowered)}
+    prices = [offered for offered in findings.prices if offered.amount not in opening] or findings.prices
+    best = next((offered for offered in prices if not offered.lowest), prices[0])
+    for offered in prices:
         same = offered.currency in (None, best.currency) and not offered.lowest
         if same and best.amount * DEEPEST_SALE <= offered.amount < best.amount:
             findings.metadata.setdefault("regular_price", str(best.amount))
@@ -91,7 +97,7 @@ def read(document: Document) -> ProductFindings:
     read_structured(document, findings)
     read_meta(document, findings)
     read_loose(document, findings)
-    choose_price(findings)
+    choose_price(document, findings)
     findings.page = _page_of(document, findings)
     if findings.page.kind != "product":
         findings.is_list |= findings.page.kind in ("collection", "postings", "listings")
@@ -122,4 +128,4 @@ def _page_of(document: Document, findings: ProductFindings) -> PageKind:
     return kind if prose > MOST_PROSE else PageKind("product", ("visible words",), GUESSED)
 
 
-parser = Parser(BASE, 8, read)
+parser = Parser(BASE, 9, read)

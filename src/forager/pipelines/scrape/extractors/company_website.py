@@ -15,7 +15,7 @@ from forager.extract.html.document import Document, Link
 from forager.extract.html.main_text import labelled
 from forager.extract.html.page_fit import PageFit, error_of, is_empty
 from forager.extract.html.structured_data import Thing, first, of_type, text_of, things
-from forager.extract.text.addresses import Address, addresses, region_of
+from forager.extract.text.addresses import NAMED, Address, addresses, region_of
 from forager.extract.text.contacts import clean_email, e164, emails_in, phones_in, without_trunks
 from forager.extract.text.locations import NormalizedLocation, location_of, location_of_address
 from forager.extract.text.normalise import Email, Line, Location, Phone, Prose, Url
@@ -113,7 +113,7 @@ def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
         _from_organisation(organisation, findings, region)
     _by_labels(document, findings)
     places = list(addresses(document, region))
-    _place(document, places, findings)
+    _place(document, places or list(addresses(document, region, NAMED)), findings)
     _phone(document, findings, region)
     _name(document, places, findings)
     if organisation is not None and findings.wants("company_name"):

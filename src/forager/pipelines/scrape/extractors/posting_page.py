@@ -1,11 +1,14 @@
 """A job by its page: a system's selectors, labels, headlines and the text around them. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from selectolax.lexbor import LexborNode
 
 from forager.extract.companies import bare, tidy, title_parts
 from forager.extract.html.document import Document, VisibleLine
 from forager.extract.html.main_text import SOURCE, labelled, main_text
+from forager.extract.html.page_signs import APPLY, EMPLOYMENT
 from forager.extract.html.structured_data import Thing, text_of
 from forager.extract.postings.answers import employers_by_sentence, has_role, titles_by_role
 from forager.extract.postings.employers import employers
@@ -88,6 +91,7 @@ NOT_PAY = re.compile(
 LEAST_TEXT = 250
 """A page that shows less is not an advertisement yet: its headline may be the name of the program behind it."""
 LONGEST_TITLE = 200
+LONGEST_CONTROL = 40
 MENU = 3
 """Separators in a line that make it a menu."""
 _TITLES = (
@@ -118,13 +122,26 @@ def read_systems(document: Document, findings: FieldFindings) -> None:
                 continue
             nodes = document.tree.css(selector)[:5]
             if name == "description":
-                text = _text_of(document.lines_in(nodes[0])) if nodes else ""
+                text = "\n".join(filter(None, (_text_of(document.lines_in(node)) for node in _outermost(nodes))))
                 if len(text) >= LEAST_TEXT:
                     findings.offer(name, text, f"css:{selector}", SELECTOR)
                 continue
             texts = {text for node in nodes if (text := one_line(node.text(separator=" ")))}
             if len(texts) == 1 and len(text := texts.pop()) <= LONGEST_TITLE and _fits(name, text):
                 findings.offer(name, text, f"css:{selector}", SELECTOR)
+
+
+def _outermost(nodes: Sequence[LexborNode]) -> list[LexborNode]:
+    """Return the elements that are in none of the others."""
+    within = {node.mem_id for node in nodes}
+    return [node for node in nodes if not any(above.mem_id in within for above in _above(node))]
+
+
+def _above(node: LexborNode) -> Iterator[LexborNode]:
+    above = node.parent
+    while above is not None:
+        yield above
+        above = above.parent
 
 
 def _fits(name: str, text: str) -> bool:
@@ -335,12 +352,16 @@ def _text_of(lines: tuple[VisibleLine, ...], title: str | None = None) -> str:
     return _trimmed([line.text for line in lines if line.area not in _AROUND and line.tag != "button"], title)
 
 
+def _is_control(text: str) -> bool:
+    return len(text) <= LONGEST_CONTROL and APPLY.search(text) is not None
+
+
 def _trimmed(lines: list[str], title: str | None) -> str:
     """Without the title at the beginning, and without what follows the end of the advertisement."""
     lines = [line for line in lines if line and not (line.count(" | ") > MENU and len(line) < LEAST_TEXT)]
     named = next((at for at, line in enumerate(lines[: max(1, len(lines) // 3)]) if title and line == title), -1)
     lines = lines[named + 1 :]
-    while lines and (ENDS.match(lines[0]) or NOT_A_TITLE.match(lines[0])):
+    while lines and (ENDS.match(lines[0]) or NOT_A_TITLE.match(lines[0]) or _is_control(lines[0])):
         lines = lines[1:]
     half = len(lines) // 2
     end = next((at for at, line in enumerate(lines) if at >= half and ENDS.match(line)), len(lines))
@@ -363,7 +384,8 @@ MOST_WORDS = 4
 
 
 def read_under_title(document: Document, title: str | None, findings: FieldFindings) -> None:
-    """Add a place that names its country or state after a comma, and an amount that is a range or has a period."""
+    """Add a place that names its country or state after a comma, is a large city, or is a city in a line with words of
+    employment (`Full-time · Füssen`); and an amount that is a range or has a period."""
     if not title or not (findings.wants("location") or findings.wants("salary_range")):
         return
     lines = document.shown
@@ -373,8 +395,11 @@ def read_under_title(document: Document, title: str | None, findings: FieldFindi
     for line in lines[start + 1 : start + 1 + NEAR]:
         if len(line.text) > LONGEST or line.area in ("nav", "footer", "aside"):
             continue
-        for piece in _PIECES.split(line.text):
-            if findings.wants("location") and (_is_place(piece) or _is_large_city(piece)):
+        pieces = _PIECES.split(line.text)
+        is_summary = len(pieces) > 1 and EMPLOYMENT.search(line.text) is not None
+        for piece in pieces:
+            is_named = _is_large_city(piece) or (is_summary and is_city_in(piece, None) and piece[:1].isupper())
+            if findings.wants("location") and (_is_place(piece) or is_named):
                 findings.offer("location", piece, "text:headline", GUESS)
             if findings.wants("salary_range") and (pay := _pay(piece)):
                 findings.offer("salary_range", pay, "text:headline", GUESS)
