@@ -11,8 +11,10 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, Page, expect
 
+from forager.sandbox import Fault, Rule
 from tests.support.api import KEY, ONE_QUERY
 from tests.support.dashboard import (
+    BAD_ZIP,
     PATIENCE_MS,
     World,
     axe_source,
@@ -427,19 +429,25 @@ def test_a_task_is_parsed_again_with_what_would_change(either: Page, world: Worl
     for task in (crawled["id"], world.scrape_task):
         either.goto(f"/tasks/{task}")
         expect(either.locator(".look", has_text="text/html").get_by_role("button", name="Source")).to_be_visible()
-        either.get_by_role("button", name="Parse again").click()
+        with either.expect_request(lambda sent: sent.method == "POST"):
+            either.get_by_role("button", name="Parse again").click()
         either.get_by_role("heading", name="Parse the stored page again").wait_for()
-        world.run(world.front.work())  # a scrape reads the stored page in a task of its own
-        expect(either.locator("[data-reparse]")).to_contain_text("fields stay")
+        found = either.locator("[data-reparse]")
+        while not found.is_visible():
+            world.run(world.front.work())  # a scrape reads the stored page in a task of its own
+        expect(found).to_contain_text("fields stay")
         either.get_by_role("button", name="Close").click()
 
 
 def test_the_overview_shows_lanes_that_wait_and_where_changes_are_delivered(either: Page, world: World) -> None:
     world.run(world.front.client.post("/api/v1/lanes/serper/pause"))
     either.goto("/")
-    expect(either.locator(".look", has_text="serper is paused by an operator")).to_be_visible()
-    expect(either.locator(".look[href='/sinks']").first).to_be_visible()
-    world.run(world.front.client.post("/api/v1/lanes/serper/resume"))
+    row = either.locator(".look", has_text="serper is paused by an operator")
+    expect(row).to_be_visible()
+    expect(either.locator(".look a[href='/sinks']").first).to_be_visible()
+    row.get_by_role("button", name="resume serper").click()
+    expect(row).to_have_count(0)
+    assert not world.run(world.front.data("/api/v1/lanes/serper"))["paused"]
 
 
 def test_pictures_of_products_are_shown_from_the_store(page: Page, world: World) -> None:
@@ -465,6 +473,10 @@ def test_reviews_start_from_the_simulated_world_with_one_click(either: Page, wor
 def test_a_stranger_does_five_tasks_without_reading_documents(browser: Browser, world: World, width: int) -> None:
     """Start a job with a price limit; see why a job waits; retry the dead letters of a reason; find the cheapest
     two-bedroom flat in Boston and its rents; see where a price came from."""
+    if not world.run(world.front.data("/api/v1/dead")):  # the letter of this world was retried at the other width
+        world.front.sandbox.serper.script.add([Rule(Fault.MALFORMED, zip=BAD_ZIP, keyword="diners", page=1, times=1)])
+        world.run(world.front.create(keyword="diners", zips=[BAD_ZIP], pages=1))
+        world.run(world.front.work())
     context = new_context(browser, world, width=width)
     page = context.new_page()
     sign_in(page)
@@ -485,14 +497,13 @@ def test_a_stranger_does_five_tasks_without_reading_documents(browser: Browser, 
     expect(page.locator(".figures", has_text="Credits")).to_contain_text("of 1,666")
 
     menu("Overview")
-    waiting = page.locator(".look", has_text="is paused")
+    waiting = page.locator(".look", has_text="bars · 85001 is paused")
     expect(waiting).to_contain_text("credits are being topped up")
     waiting.locator("a.strong").click()
     expect(page.locator(".notice.warn")).to_contain_text("credits are being topped up")
 
     menu("Dead letters")
-    if width > 820:  # the phone comes second, when the letter is gone
-        page.get_by_role("button", name="Retry 1").first.click()
+    page.get_by_role("button", name="Retry 1", exact=True).click()
     expect(page.get_by_text("No task has failed for good.")).to_be_visible()
 
     menu("Listings")
@@ -554,5 +565,5 @@ def _look_at_every_page(page: Page, world: World, texts: Sequence[str]) -> None:
         assert page.evaluate("window.__ran") is None, path
         assert page.evaluate("window.__violations") == [], path
     assert world.troubles == []
-    page.goto("/records/place")
+    page.goto("/records/place?order=oldest")
     expect(page.locator("td", has_text="<").first).to_be_visible(timeout=PATIENCE_MS)  # shown as they are

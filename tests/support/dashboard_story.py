@@ -114,7 +114,7 @@ async def _figures_of_a_day(world: World) -> None:
     """Write what a service that ran for a day would have counted in each minute."""
     now = int(world.front.app.clock.now().timestamp()) // 60 * 60
     chance = random.Random(28)
-    for minute in range(24 * 60, 1, -2):
+    for minute in range(24 * 60, -1, -2):
         at, of_day = now - minute * 60, 1 - minute / 1440
         done = round(220 * (0.45 + of_day * 0.4 + 0.15 * math.sin(of_day * 9)) + chance.uniform(-9, 9))
         failed = chance.choice((0, 0, 2, 5)) if 0.55 < of_day < 0.58 else 0

@@ -256,7 +256,7 @@ def create_api(app: App, *, key: str, one_command: bool = False) -> FastAPI:
     changes = ChangeFeed(app.ledger, app.database)
     vital = VitalSigns(app)
     metrics = Metrics(app, vital)
-    overview = Overview(app, vital)
+    overview = Overview(app, vital, steered=lambda: keys.steered)
     caching: list[Middleware] = []
     if not one_command:
         from forager.api.caching import LastChanges, ResponseCache

@@ -33,6 +33,9 @@ ADMIN_ONLY = re.compile(r"/api/v1/(?:keys|actions)(?:/.*)?")
 """For every method: only administrators may see or change permissions."""
 ADMIN_WRITES = re.compile(r"/api/v1/(?:proxies|prune|archive|blobs)(?:/.*)?|/api/v1/(?:sinks|channels)")
 
+STEERING = re.compile(r"/api/v1/(?:lanes|dead|regions|proxies)(?:/.*)?")
+"""Writes after which other lanes wait, or other tasks have failed for good."""
+
 
 class KeyGate:
     """Refuses requests without a key, and those that the key's role does not allow. Every other write is logged."""
@@ -80,6 +83,8 @@ class KeyRing:
         self._forgot_at = time.monotonic()
         self._pending: list[LoggedAction] = []
         self._writing = asyncio.Lock()
+        self.steered = 0
+        """How often a person or a program changed what waits, through this process."""
 
     async def refresh(self, *, now: bool = False) -> None:
         """Read the stored keys, at most every few seconds. While the store is away, the known ones stay valid."""
@@ -116,6 +121,7 @@ class KeyRing:
             await app(scope, receive, seen)
         finally:
             at, path = datetime.now(UTC), scope["path"][:500]
+            self.steered += status < 400 and STEERING.fullmatch(path) is not None
             self._pending.append(LoggedAction(at, caller.name, scope["method"], path, status, request_id(scope)))
             await self._write()
 

@@ -5,7 +5,7 @@ It is computed at most once a second for all readers together, from figures that
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -67,11 +67,13 @@ log = structlog.get_logger("forager.api")
 
 
 class Overview:
-    """The newest overview, shared by all readers."""
+    """The newest overview, shared by all readers. `steered` counts the writes that change what waits: after one, a
+    reader sees its effect within a second, and not only when the slow parts are computed again."""
 
-    def __init__(self, app: App, vital: VitalSigns) -> None:
+    def __init__(self, app: App, vital: VitalSigns, *, steered: Callable[[], int]) -> None:
         self._app = app
         self._vital = vital
+        self._steered = steered
         self._last: OverviewReport | None = None
         self._taken_at: float | None = None
         self._taking = asyncio.Lock()
@@ -134,7 +136,8 @@ class Overview:
 
     async def _slowly(self, now: float, jobs: Sequence[JobReport], changed: Sequence[ToldChange]) -> "_Slow":
         """Return what changes slowly, computed every few seconds. A feature that fails is left out of it."""
-        if self._slow is not None and now - self._slow.at < SLOW:
+        steered = self._steered()
+        if self._slow is not None and now - self._slow.at < SLOW and steered == self._slow.steered:
             return self._slow
         app = self._app
         past = await app.series.read(timedelta(days=1))
@@ -154,6 +157,7 @@ class Overview:
         lanes = await app.waits.lanes((await app.reports.lanes(limit=LANES_LOOKED_AT)).items)
         self._slow = _Slow(
             at=now,
+            steered=steered,
             allowed=allowed,
             failed_share=failed / ended if ended else None,
             spend=_spend(spent),
@@ -351,6 +355,8 @@ class _Slow:
     """The parts of an overview that change slowly, and when they were computed."""
 
     at: float
+    steered: int
+    """Writes that changed what waits, until then."""
     allowed: float | None
     failed_share: float | None
     spend: SpendReport

@@ -120,6 +120,15 @@ async def test_the_overview_has_lanes_that_wait_and_every_sink(front: Front) -> 
     assert {each.state for each in now.sinks.all} <= {"up_to_date", "behind"}
 
 
+async def test_a_lane_that_was_resumed_waits_no_longer_on_the_overview(simple: Front) -> None:
+    await simple.create()
+    await simple.client.post("/api/v1/lanes/serper/pause")
+    assert [each["name"] for each in (await simple.data("/api/v1/overview"))["waiting"]] == ["serper"]
+    assert (await simple.client.post("/api/v1/lanes/serper/resume")).status_code == 200
+    await asyncio.sleep(1.1)  # the overview is computed at most once a second, its slow parts every ten
+    assert (await simple.data("/api/v1/overview"))["waiting"] == []
+
+
 async def test_figures_older_than_they_are_kept_are_removed(front: Front) -> None:
     hour = 500_000 * 3600
     clock = front.app.series._clock = FakeClock(datetime.fromtimestamp(hour + 600, UTC))

@@ -31,12 +31,15 @@ export function duration(seconds) {
   return rest ? `${whole} ${unit} ${rest} ${nextUnit}` : `${whole} ${unit}`;
 }
 
+/** The largest unit only, 177 → "2 min" @param {number | null | undefined} seconds */
+export const about = (seconds) => duration(seconds).replace(/ (\d+ \S+)$/, "");
+
 /** "3 min ago", "in 40 s" @param {string | null | undefined} when */
 export function ago(when) {
   if (!when) return "never";
   const seconds = (Date.now() - Date.parse(when)) / 1000;
   if (Math.abs(seconds) < 1) return "now";
-  return seconds < 0 ? `in ${duration(-seconds)}` : `${duration(seconds).replace(/ (\d+ \S+)$/, "")} ago`;
+  return seconds < 0 ? `in ${duration(-seconds)}` : `${about(seconds)} ago`;
 }
 
 /** The local date and time. @param {string | null | undefined} when */

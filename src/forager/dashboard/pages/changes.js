@@ -5,6 +5,7 @@ import { get } from "../lib/api.js";
 import { ago, utc, words } from "../lib/format.js";
 import { follow } from "../lib/live.js";
 import { load } from "../lib/load.js";
+import { setQuery } from "../lib/router.js";
 import { html, list, signal } from "../lib/view.js";
 import { tag } from "../parts/states.js";
 
@@ -19,10 +20,10 @@ export function page(_params, query) {
   return {
     title: "Changes",
     body: html`<div class="stack">
-      <div class="chips"><label class="pill"><span>Kind</span><select aria-label="Kind" @change=${(/** @type {Event} */ event) => ((kind.value = /** @type {HTMLSelectElement} */ (event.target).value), fill())}>
-        <option value="">all</option>${() => (kinds.state.value.data ?? []).map((/** @type {any} */ each) => html`<option value=${each.kind}>${words(each.kind)}</option>`)}</select></label></div>
+      <div class="chips"><label class="pill"><span>Kind</span><select aria-label="Kind" @change=${(/** @type {Event} */ event) => ((kind.value = /** @type {HTMLSelectElement} */ (event.target).value), setQuery({ kind: kind.peek() }), fill())}>
+        <option value="">all</option>${() => (kinds.state.value.data ?? []).map((/** @type {any} */ each) => html`<option value=${each.kind} ?selected=${each.kind === kind.peek()}>${words(each.kind)}</option>`)}</select></label></div>
       <section class="panel">${() => (rows.value === null ? html`<div class="stack"><div class="skeleton"></div><div class="skeleton"></div></div>` : rows.value.length ? null : html`<div class="empty"><p>Nothing has changed yet. New, changed and gone records are listed here.</p><a class="button writes" href="/jobs/new">Start a job</a></div>`)}
-        ${list(() => rows.value ?? [], (row) => row.id, (row) => html`<a class="look" href=${`/records/${row.peek().kind}/${encodeURIComponent(row.peek().key)}`}>${tag("", words(row.peek().kind))}
-          <div><div class="strong">${row.peek().title ?? row.peek().key}</div><div class="quiet two-lines">${row.peek().text ?? words(row.peek().op)}</div></div><span class="faint" title=${utc(row.peek().at)}>${ago(row.peek().at)}</span></a>`)}</section></div>`,
+        <div class="looks">${list(() => rows.value ?? [], (row) => row.id, (row) => html`<a class="look" href=${`/records/${row.peek().kind}/${encodeURIComponent(row.peek().key)}`}>${tag("", words(row.peek().kind))}
+          <div><div class="strong">${row.peek().title ?? row.peek().key}</div><div class="quiet two-lines">${row.peek().text ?? words(row.peek().op)}</div></div><span class="faint" title=${utc(row.peek().at)}>${ago(row.peek().at)}</span></a>`)}</div></section></div>`,
   };
 }

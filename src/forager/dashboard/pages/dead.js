@@ -8,6 +8,7 @@ import { setQuery } from "../lib/router.js";
 import { html, signal } from "../lib/view.js";
 import { act } from "../parts/feedback.js";
 import { tag, taskName } from "../parts/states.js";
+import { retryAll } from "../parts/retry.js";
 import { pagedTable } from "../parts/table.js";
 
 /** @param {Record<string, string>} _params @param {URLSearchParams} query */
@@ -17,16 +18,7 @@ export function page(_params, query) {
   const reasons = load("/api/v1/dead/reasons", { every: 30 });
   const reload = () => (reasons.again(), (again.value = again.peek() + 1));
   /** @param {any} group */
-  const retry = (group) => async () => {
-    /** @type {any} */
-    let answer;
-    let retried = 0;
-    do {
-      answer = (await post("/api/v1/dead/retry", { pipeline: group.pipeline, ...(group.reason ? { reason: group.reason } : {}), ...(answer?.next_cursor ? { cursor: answer.next_cursor } : {}) })).data;
-      retried += answer.retried ?? answer.requeued ?? 0;
-    } while (answer.next_cursor);
-    reload();
-  };
+  const retry = (group) => () => retryAll({ pipeline: group.pipeline, reason: group.reason }).finally(reload);
   /** @param {any} group */
   const only = (group) => {
     const same = filter.peek().reason === group.reason && filter.peek().pipeline === group.pipeline;
@@ -36,10 +28,10 @@ export function page(_params, query) {
   return {
     title: "Dead letters",
     body: html`<div class="stack">
-      <section class="panel"><header><h2>By reason</h2></header>${whenLoaded(reasons, (groups) => (groups.length ? groups.map((/** @type {any} */ group) => html`<div class="look">
+      <section class="panel"><header><h2>By reason</h2></header>${whenLoaded(reasons, (groups) => (groups.length ? html`<div class="looks">${groups.map((/** @type {any} */ group) => html`<div class="look">
         ${tag("failed", group.pipeline)}<button class="button plain" @click=${() => only(group)} aria-pressed=${() => String(filter.value.reason === group.reason && filter.value.pipeline === group.pipeline)}>
           <strong>${number(group.letters)}</strong> ${words(group.reason ?? group.error_type ?? "unknown")} <span class="faint" title=${utc(group.last_failed_at)}>${ago(group.last_failed_at)}</span></button>
-        <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, retry(group), "They run again.")}>Retry ${number(group.letters)}</button></div>`)
+        <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, retry(group))}>Retry ${number(group.letters)}</button></div>`)}</div>`
         : html`<div class="empty">No task has failed for good.</div>`))}</section>
       <section class="panel">${pagedTable({
         path: "/api/v1/dead", query: () => filter.value, keyOf: (row) => row.id, href: (row) => `/tasks/${row.id}`, again,

@@ -5,10 +5,12 @@ import { address, post } from "../lib/api.js";
 import { ago, duration, moment, number, rate, spent, utc, words } from "../lib/format.js";
 import { follow } from "../lib/live.js";
 import { load, onceLoaded, whenLoaded } from "../lib/load.js";
-import { html, signal } from "../lib/view.js";
+import { setQuery } from "../lib/router.js";
+import { effect, html, signal } from "../lib/view.js";
 import { act, confirmed } from "../parts/feedback.js";
 import { explained } from "../parts/explain.js";
 import { jobBar, jobName, progressText, tag, taskName } from "../parts/states.js";
+import { retryAll } from "../parts/retry.js";
 import { pagedTable, virtualTable } from "../parts/table.js";
 
 const TASK_STATES = ["queued", "running", "completed", "failed", "skipped", "cancelled"];
@@ -18,10 +20,10 @@ const REFRESH_MS = 10_000;
 const ended = (job) => job.completed + job.failed + job.skipped;
 const ENDED = ["completed", "partially_completed", "failed", "cancelled"];
 
-/** @param {{ id: string }} params */
-export function page({ id }) {
+/** @param {{ id: string }} params @param {URLSearchParams} query */
+export function page({ id }, query) {
   const job = load(`/api/v1/jobs/${id}`);
-  const tab = signal("tasks");
+  const tab = signal(query.get("tab") ?? "tasks");
   const again = signal(0);
   let refreshed = Date.now();
   follow(`job:${id}`, (data) => {
@@ -45,8 +47,8 @@ export function page({ id }) {
     body: html`<div>${onceLoaded(job, () => html`<div class="stack">
       ${head(data)}
       <section class="panel">
-        <div class="tabs" role="tablist">${["tasks", "failures", "records", "sinks", "rejected", "events", "parameters"].map((each) => html`<button role="tab" aria-selected=${() => String(tab.value === each)} @click=${() => (tab.value = each)}>${each}</button>`)}</div>
-        ${() => TABS[tab.value]?.(id, data, again)}
+        <div class="tabs" role="tablist">${["tasks", "failures", "records", "sinks", "rejected", "events", "parameters"].map((each) => html`<button role="tab" aria-selected=${() => String(tab.value === each)} @click=${() => (setQuery({ tab: each === "tasks" ? "" : each, state: "", reason: "", text: "" }), (tab.value = each))}>${each}</button>`)}</div>
+        ${() => (TABS[tab.value] ?? tasks)(id, data, again, query)}
       </section></div>`)}</div>`,
   };
 }
@@ -92,15 +94,15 @@ function whyOf(task) {
   return [reason, error].filter(Boolean).join(": ");
 }
 
-/** @typedef {(id: string, data: () => any, again: import("../lib/view.js").Signal<number>) => unknown} Tab */
+/** @typedef {(id: string, data: () => any, again: import("../lib/view.js").Signal<number>, query: URLSearchParams) => unknown} Tab */
 /** @type {Record<string, Tab>} */
 const TABS = { tasks, failures, records, sinks, rejected, events: past, parameters };
 
 /** @type {Tab} */
-function tasks(id, data, again) {
-  const state = signal("");
-  const reason = signal("");
-  const text = signal("");
+function tasks(id, _data, again, query) {
+  const [state, reason, text] = ["state", "reason", "text"].map((name) => signal(query.get(name) ?? ""));
+  if (!state || !reason || !text) return null;
+  effect(() => setQuery({ state: state.value, reason: reason.value, text: text.value }));
   const reasons = load("/api/v1/dead/reasons", { query: () => (again.value, { job: id }) });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -110,16 +112,16 @@ function tasks(id, data, again) {
     const { value } = /** @type {HTMLInputElement} */ (event.target);
     timer = setTimeout(() => (text.value = value.trim()), 250);
   };
-  return html`<div><div class="chips"><label class=${() => `pill ${text.value ? "on" : ""}`}><span>Find</span><input type="search" aria-label="Find tasks" placeholder="key or address" @input=${typed}></label>${TASK_STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => (state.value = state.peek() === each ? "" : each)}>${each}</button>`)}
+  return html`<div><div class="chips"><label class=${() => `pill ${text.value ? "on" : ""}`}><span>Find</span><input type="search" aria-label="Find tasks" placeholder="key or address" .value=${text.peek()} @input=${typed}></label>${TASK_STATES.map((each) => html`<button class="chip" aria-pressed=${() => String(state.value === each)} @click=${() => (state.value = state.peek() === each ? "" : each)}>${each}</button>`)}
       ${() => (reasons.state.value.data?.some((/** @type {any} */ each) => each.reason) ? html`<select aria-label="Reason" @change=${(/** @type {Event} */ event) => (reason.value = /** @type {HTMLSelectElement} */ (event.target).value)}><option value="">Any reason</option>${reasons.state.value.data.filter((/** @type {any} */ each) => each.reason).map((/** @type {any} */ each) => html`<option value=${each.reason} ?selected=${each.reason === reason.peek()}>${words(each.reason)}</option>`)}</select>` : null)}</div>
     ${virtualTable({
       path: `/api/v1/jobs/${id}/tasks`, query: () => ({ state: state.value, reason: reason.value, text: text.value }), again, widths: "minmax(150px, 2fr) 100px 70px minmax(120px, 2fr) 96px",
       columns: [
         { title: "Task", cell: (task) => html`<a class="link" href=${`/tasks/${task.id}`}>${taskName(task)}</a>` },
         { title: "State", cell: (task) => tag(task.state) },
-        { title: "Attempts", right: true, cell: (task) => number(task.attempts) },
-        { title: "Reason", cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${whyOf(task)}</span>` },
-        { title: "Ended", right: true, cell: (task) => html`<span class="faint" title=${utc(task.ended_at)}>${task.ended_at ? ago(task.ended_at) : ""}</span>` },
+        { title: "Attempts", right: true, wide: true, cell: (task) => number(task.attempts) },
+        { title: "Reason", wide: true, cell: (task) => html`<span class="quiet" title=${task.error ?? ""}>${whyOf(task)}</span>` },
+        { title: "Ended", right: true, wide: true, cell: (task) => html`<span class="faint" title=${utc(task.ended_at)}>${task.ended_at ? ago(task.ended_at) : ""}</span>` },
       ],
       empty: () => (state.value || reason.value || text.value ? "No task of this job matches." : "This job has no tasks yet."),
     })}</div>`;
@@ -152,7 +154,7 @@ function failures(id, _data, again) {
   const reasons = load("/api/v1/dead/reasons", { query: () => (again.value, { job: id }) });
   return html`<div>${whenLoaded(reasons, (groups) => (groups.length ? groups.map((/** @type {any} */ group) => html`<div class="look">${tag("failed", number(group.letters))}
     <div><a class="strong" href=${address("/dead", { job: id, reason: group.reason })}>${words(group.reason ?? group.error_type ?? "unknown")}</a><div class="quiet">last ${ago(group.last_failed_at)}</div></div>
-    <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post("/api/v1/dead/retry", { job: id, ...(group.reason ? { reason: group.reason } : {}) }).then(reasons.again), "They run again.")}>Retry</button></div>`)
+    <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => retryAll({ job: id, reason: group.reason }).finally(reasons.again))}>Retry</button></div>`)
     : html`<div class="empty">No task of this job has failed for good.</div>`))}</div>`;
 }
 

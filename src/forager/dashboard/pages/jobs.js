@@ -21,8 +21,13 @@ export function page(_params, query) {
   const again = signal(0);
   const checked = signal(/** @type {Set<string | number>} */ (new Set()));
   let seen = "";
+  /** The running jobs of the stream: their rows move by it, and are read again only when one begins, ends or changes its state. */
+  const live = signal(/** @type {Map<string, any>} */ (new Map()));
+  /** @param {any} row */
+  const newest = (row) => ({ ...row, ...live.value.get(row.id) });
   follow("overview", (now) => {
-    const present = now.running.map((/** @type {any} */ job) => `${job.id}${job.completed}${job.state}`).join();
+    live.value = new Map(now.running.map((/** @type {any} */ job) => [job.id, job]));
+    const present = now.running.map((/** @type {any} */ job) => `${job.id}${job.state}`).join();
     if (present !== seen && !document.hidden) again.value = again.peek() + 1;
     seen = present;
   });
@@ -82,14 +87,17 @@ export function page(_params, query) {
         path: "/api/v1/jobs", query: filters, keyOf: (job) => job.id, href: (job) => `/jobs/${job.id}`, again, checked,
         columns: [
           { title: "Job", cell: (job) => html`<span class="job-name">${jobName(job)}</span><br><code>${job.pipeline} ${job.id.slice(0, 8)}</code>` },
-          { title: "Progress", cell: (job) => html`${jobBar(job)}<span class="quiet">${progressText(job)}</span>` },
+          { title: "Progress", cell: (row) => html`${jobBar(newest(row))}<span class="quiet">${progressText(newest(row))}</span>` },
           { title: "Records", right: true, wide: true, cell: (job) => number(job.records) },
           { title: "Took", right: true, wide: true, cell: (job) => duration(((job.finished_at ? Date.parse(job.finished_at) : Date.now()) - Date.parse(job.started_at ?? job.created_at)) / 1000) },
           { title: "Started", right: true, wide: true, cell: (job) => html`<span title=${utc(job.created_at)}>${ago(job.created_at)}</span>` },
-          { title: "State", cell: (job) => html`${tag(job.waiting && job.state === "running" ? "waiting" : job.state)}
-            ${job.waiting || job.reason ? html`<div class="quiet">${job.waiting?.message ?? job.reason}</div>` : null}` },
+          { title: "State", cell: (row) => stateOf(newest(row)) },
         ],
         empty: () => html`<p>No job matches.</p><a class="button writes" href="/jobs/new">Start a job</a><code>forager places run --keyword "coffee shops" --state AZ</code>`,
       })}</section></div>`,
   };
 }
+
+/** @param {any} job */
+const stateOf = (job) => html`${tag(job.waiting && job.state === "running" ? "waiting" : job.state)}
+  ${job.waiting || job.reason ? html`<div class="quiet">${job.waiting?.message ?? job.reason}</div>` : null}`;

@@ -2,15 +2,16 @@
 /** Is everything well, what runs, what needs a look, what changed. */
 
 import { get, mayWrite, post } from "../lib/api.js";
-import { ago, duration, money, number, percent, plural, rate, short, spent as spentBy, utc, words } from "../lib/format.js";
+import { about, ago, duration, money, number, percent, plural, rate, short, spent as spentBy, utc, words } from "../lib/format.js";
 import { load } from "../lib/load.js";
 import { effect, html, list } from "../lib/view.js";
 import { bars, sparkline } from "../parts/chart.js";
 import { act } from "../parts/feedback.js";
 import { explained } from "../parts/explain.js";
-import { seriesPanel } from "../parts/series.js";
+import { retryAll } from "../parts/retry.js";
+import { paced, seriesPanel } from "../parts/series.js";
 import { overview, range, rangePicker } from "../parts/shell.js";
-import { jobBar, jobName, progressText, tag } from "../parts/states.js";
+import { breakable, jobBar, jobName, progressText, tag } from "../parts/states.js";
 
 /** Lines of the panel "What changed". */
 const MOST_CHANGES = 8;
@@ -30,10 +31,10 @@ export function page() {
     state: html`<span>${() => health(overview.value)}</span>`,
     actions: html`${rangePicker()}<a class="button primary writes" href="/jobs/new">New job</a>`,
     body: html`<div>
-      <div class="cards">${() => cards(overview.value, series.state.value.data)}</div>
+      <div class="cards">${() => cards(overview.value, paced(series.state.value.data))}</div>
       <div class="split overview"><div class="stack">
         <section class="panel"><header><h2>Running now</h2><a href="/jobs">All jobs →</a></header>${() => running(overview.value)}</section>
-        ${seriesPanel(() => series.state.value.data)}
+        ${seriesPanel(() => paced(series.state.value.data))}
         <div class="split even">
           <section class="panel"><header><h2>Lanes that wait</h2><a href="/lanes">All lanes →</a></header>${() => waiting(overview.value)}</section>
           <section class="panel"><header><h2>Deliveries</h2><a href="/sinks">All sinks →</a></header>${() => deliveries(overview.value)}</section>
@@ -88,36 +89,43 @@ function running(now) {
   if (!now) return html`<div class="skeleton"></div>`;
   if (!now.running.length) return html`<div class="empty"><p>No job is running.</p><a class="button writes" href="/jobs/new">Start a job</a><code>forager demo</code></div>`;
   return html`<div class="scroll"><table class="running"><thead><tr><th>Job</th><th>Progress</th><th class="num">Rate</th><th class="num wide-only">Cost</th><th>State</th><th></th></tr></thead>
-    <tbody>${list(() => overview.value?.running ?? [], (job) => job.id, (job) => html`<tr class="hit">
-      <td><a href=${`/jobs/${job.peek().id}`}><span class="job-name">${() => jobName(job.value)}</span><br><code>${job.peek().pipeline} ${job.peek().id.slice(0, 6)}</code></a></td>
+    ${list(() => overview.value?.running ?? [], (job) => job.id, (job) => html`<tbody class="hit"><tr>
+      <td rowspan="2"><a href=${`/jobs/${job.peek().id}`}><span class="job-name">${() => breakable(jobName(job.value))}</span><br><code>${job.peek().pipeline} ${job.peek().id.slice(0, 6)}</code></a></td>
       <td>${() => jobBar(job.value)}<span class="quiet">${() => progressText(job.value)}</span></td>
-      <td class="num">${() => rate(job.value.rate)}<div class="quiet">${() => (job.value.seconds_left === null ? "" : `${duration(job.value.seconds_left)} left`)}</div></td>
+      <td class="num">${() => rate(job.value.rate)}<div class="quiet">${() => (job.value.seconds_left === null ? "" : `${about(job.value.seconds_left)} left`)}</div></td>
       <td class="num wide-only">${() => (job.value.spent ? spentBy(job.value.pipeline, job.value.spent) : "–")}</td>
-      <td>${() => (job.value.waiting ? html`${tag("waiting")}<div class="quiet">${job.value.waiting.message}</div>` : html`${tag(job.value.state)}${job.value.state === "paused" && job.value.reason ? html`<div class="quiet">${job.value.reason}</div>` : null}`)}</td>
-      <td class="num">${() => steer(job.value)}</td></tr>`)}</tbody></table></div>`;
+      <td>${() => tag(job.value.waiting ? "waiting" : job.value.state)}</td>
+      <td class="num">${() => steer(job.value)}</td></tr>
+      <tr class="reason"><td class="quiet" colspan="5">${() => why(job.value)}</td></tr></tbody>`)}</table></div>`;
 }
 
+/** Why a job does not move, in words; it has a line of its own below the figures. @param {any} job */
+const why = (job) => job.waiting?.message ?? (job.state === "paused" ? job.reason : null);
+
 /** @param {any} job */
-function steer(job) {
-  const verb = job.state === "paused" ? "resume" : "pause";
-  return html`<button class="button writes small" aria-label=${`${verb} ${jobName(job)}`} @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/jobs/${job.id}/${verb}`), verb === "pause" ? "The job is paused." : "The job runs again.")}>${verb === "pause" ? "Pause" : "Resume"}</button>`;
+const steer = (job) => steerPath(`/api/v1/jobs/${job.id}`, jobName(job), job.state === "paused");
+
+/** Pauses or resumes a job, a lane or a sink; the stream shows what came of it. @param {string} path @param {string} name @param {boolean} paused */
+function steerPath(path, name, paused) {
+  const verb = paused ? "resume" : "pause";
+  return html`<button class="button writes small" aria-label=${`${verb} ${name}`} @click=${(/** @type {Event} */ event) => act(event, () => post(`${path}/${verb}`).then(() => `${name} ${paused ? "runs again" : "is paused"}.`))}>${paused ? "Resume" : "Pause"}</button>`;
 }
 
 /** @param {any} now */
 function waiting(now) {
   if (!now) return html`<div class="skeleton"></div>`;
   if (!now.waiting.length) return html`<div class="empty small">Every lane may send.</div>`;
-  return html`<div class="looks">${now.waiting.map((/** @type {any} */ each) => html`<a class="look" href=${`/lanes/${encodeURIComponent(each.name)}`}>${tag(each.reason === "breaker" ? "open" : each.reason === "paused" ? "paused" : "waiting", words(each.reason))}
-    <div><div class="strong clip">${each.name}</div><div class="quiet">${each.message}</div></div><span class="faint nowrap" title=${utc(each.until)}>${each.until ? ago(each.until) : ""}</span></a>`)}</div>`;
+  return html`<div class="looks">${now.waiting.map((/** @type {any} */ each) => html`<div class="look">${tag(each.reason === "breaker" ? "open" : each.reason === "paused" ? "paused" : "waiting", words(each.reason))}
+    <div><a class="strong clip block" href=${`/lanes/${encodeURIComponent(each.name)}`}>${each.name}</a><div class="quiet" title=${utc(each.until)}>${each.message}</div></div>${steerPath(`/api/v1/lanes/${encodeURIComponent(each.name)}`, each.name, each.reason === "paused")}</div>`)}</div>`;
 }
 
 /** @param {any} now */
 function deliveries(now) {
   if (!now) return html`<div class="skeleton"></div>`;
   if (!now.sinks.all.length) return html`<div class="empty small"><p>No sink: changes stay in the store.</p><code>forager sinks add lake files --folder ./lake</code></div>`;
-  return html`<div class="looks">${now.sinks.all.map((/** @type {any} */ each) => html`<a class="look" href="/sinks">${tag(each.state === "behind" ? "waiting" : each.state === "up_to_date" ? "ok" : each.state, words(each.state))}
-    <div><div class="strong clip">${each.name}</div><div class="quiet two-lines">${each.error ?? (each.behind ? `${plural(each.behind, "change")} to deliver` : "has every change")}</div></div>
-    <span class="faint nowrap" title=${utc(each.failing_since)}>${each.failing_since ? `since ${ago(each.failing_since)}` : each.behind ? duration(each.lag_seconds) : ""}</span></a>`)}</div>`;
+  return html`<div class="looks">${now.sinks.all.map((/** @type {any} */ each) => html`<div class="look">${tag(each.state === "behind" ? "waiting" : each.state === "up_to_date" ? "ok" : each.state, words(each.state))}
+    <div><a class="strong clip block" href="/sinks">${each.name}</a><div class="quiet two-lines">${each.error ? html`${each.error} <span class="faint" title=${utc(each.failing_since)}>${each.failing_since ? `· since ${ago(each.failing_since)}` : ""}</span>` : each.behind ? `${plural(each.behind, "change")} to deliver, ${duration(each.lag_seconds)} behind` : "has every change"}</div></div>
+    ${steerPath(`/api/v1/sinks/${encodeURIComponent(each.name)}`, each.name, each.state === "paused")}</div>`)}</div>`;
 }
 
 /** @param {any} now */
@@ -133,7 +141,7 @@ function attention(now) {
   if (!now.attention.length) return html`<div class="empty small">Nothing needs a look.</div>`;
   return html`<div class="looks">${now.attention.map((/** @type {any} */ each) => html`<div class="look">${tag(each.severity, each.kind)}
     <div><a class="strong" href=${each.href}>${titleOf(each, now)}</a><div class="quiet">${each.detail}${each.since ? " · " : null}${each.since ? html`<span class="faint" title=${utc(each.since)}>${ago(each.since)}</span>` : null}</div></div>
-    ${each.action && mayWrite() ? html`<button class="button small" @click=${(/** @type {Event} */ event) => act(event, () => post(each.action.path, each.action.body), each.action.done)}>${each.action.title}</button>` : html`<a class="button small plain" href=${each.href}>Open</a>`}</div>`)}</div>`;
+    ${each.action && mayWrite() ? html`<button class="button small" @click=${(/** @type {Event} */ event) => act(event, () => (each.kind === "dead" ? retryAll(each.action.body) : post(each.action.path, each.action.body).then(() => each.action.done)))}>${each.action.title}</button>` : html`<a class="button small plain" href=${each.href}>Open</a>`}</div>`)}</div>`;
 }
 
 /** A job by the name that a person gave it. @param {any} each @param {any} now */

@@ -15,6 +15,8 @@ const NAMES = ["title", "product_name", "name", "property_name", "location_name"
 const OPAQUE = /^([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{24,})/i;
 /** Fields that a person seldom wants to see in a table. */
 const DULL = /(_uid|_hash|_id|^cid|^id|^key|version|_path|times_seen|gone_|first_seen_at|last_seen_at|changed_at|fingerprint|^evidence|^sources?$|^job$|Id$|_key$|Photo)/;
+const MONEY = /(price|rent|amount|cost|_usd)/;
+const exact = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2 });
 const AMOUNT = /(price|rent|amount|cost|_usd|count|rating|score|confidence|beds|baths|sqft|size|seconds|_ms|position|total)/;
 
 /** @param {{ kind?: string }} params @param {URLSearchParams} query */
@@ -132,8 +134,9 @@ export function show(name, value) {
   if (typeof value.displayName === "string") return value.displayName;
   if (typeof value === "object") return html`<code>${JSON.stringify(value).slice(0, 120)}</code>`;
   if (/_at$/.test(name)) return html`<span class="nowrap" title=${utc(value)}>${ago(value)}</span>`;
-  if (typeof value === "number" && AMOUNT.test(name)) return number(value);
   const text = String(value);
+  if (AMOUNT.test(name) && /^-?\d+(\.\d+)?$/.test(text)) return MONEY.test(name) && text.includes(".") ? exact.format(Number(text)) : number(Number(text));
   if (/^https?:\/\//.test(text)) return html`<a class="link" href=${text} target="_blank" rel="noreferrer" title=${text}>${short(text).replace(/[?#].*$/, "").slice(0, 48)}</a>`;
+  if (text.length <= 20) return html`<span class="nowrap">${text}</span>`;
   return text.length > 90 ? html`<span title=${text}>${text.slice(0, 90)}…</span>` : text;
 }

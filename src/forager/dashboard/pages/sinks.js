@@ -25,7 +25,7 @@ export function page() {
           <button class="button writes small" @click=${steer(row, row.state === "paused" ? "resume" : "pause", "Done.")}>${row.state === "paused" ? "Resume" : "Pause"}</button>
           <button class="button writes small" @click=${() => replay(row, sinks.again)}>Replay from…</button>
           ${row.origin === "row" || !row.configured ? html`<button class="button admins small danger" @click=${(/** @type {Event} */ event) => removal(event, row, sinks.again)}>Remove</button>` : null}</div></div>
-      ${row.error && row.failing_since ? html`<div class="notice">${row.error} <span>· since ${ago(row.failing_since)}${row.retry_at ? ` · next try ${ago(row.retry_at)}, by itself` : ""}</span></div>` : null}
+      ${row.error && row.failing_since ? html`<div class="notice">${row.error} <span>· since ${ago(row.failing_since)}${row.retry_at ? ` · next try ${Date.parse(row.retry_at) > Date.now() ? ago(row.retry_at) : "now"}, by itself` : ""}</span></div>` : null}
       ${row.problem ? html`<div class="notice">${row.problem}</div>` : null}
       <div class="figures">${[["Delivered", number(row.delivered)], ["Behind", number(row.behind)], ["Lag", row.behind ? duration(row.lag_seconds) : "–"], ["Retries waiting", number(row.waiting)], ["Refused", number(row.set_aside)], ["Per second", rate(row.rate)]]
         .map(([label, value]) => html`<div><div class="label">${explained(label ?? "")}</div><div class="value">${value}</div></div>`)}</div>

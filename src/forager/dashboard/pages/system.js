@@ -7,7 +7,7 @@ import { load, whenLoaded } from "../lib/load.js";
 import { html, signal } from "../lib/view.js";
 import { explained } from "../parts/explain.js";
 import { timeChart } from "../parts/chart.js";
-import { act, confirmed, toast } from "../parts/feedback.js";
+import { act, confirmed, toast, withCode } from "../parts/feedback.js";
 import { tag } from "../parts/states.js";
 
 const MARKS = /** @type {Record<string, string>} */ ({ ok: "✓", note: "!", problem: "✗" });
@@ -54,7 +54,7 @@ function doctor(found) {
   const order = ["problem", "note", "ok"];
   const sorted = [...found].sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
   return html`<div>${sorted.map((each) => html`<div class="check"><i class=${each.state} title=${each.state}>${MARKS[each.state] ?? ""}</i><span class="strong">${each.check}</span>
-    <div>${each.message}${each.remedy ? html`<div class="quiet">→ ${each.remedy}</div>` : null}</div></div>`)}</div>`;
+    <div>${withCode(each.message)}${each.remedy ? html`<div class="quiet">→ ${withCode(each.remedy)}</div>` : null}</div></div>`)}</div>`;
 }
 
 /** @param {any} data */
@@ -121,5 +121,5 @@ function settings(system) {
   return html`<section class="panel"><header><h2 class="nowrap">Settings in force</h2><span class="row"><label class="row quiet"><input type="checkbox" @change=${(/** @type {Event} */ event) => (changed.value = /** @type {HTMLInputElement} */ (event.target).checked)}>only those that are set</label>
     <input class="short" type="search" placeholder="Filter" aria-label="Filter settings" @input=${(/** @type {Event} */ event) => (filter.value = /** @type {HTMLInputElement} */ (event.target).value.toLowerCase())}></span></header>
     ${whenLoaded(system, (data) => html`<div class="scroll long" tabindex="0"><table><thead><tr><th>Setting</th><th>Value</th><th>From</th></tr></thead><tbody>
-      ${() => data.settings.filter(wanted).map((/** @type {any} */ each) => html`<tr><td class="full"><code class="strong">${each.name}</code><div class="faint">${each.help ?? ""}</div></td><td>${each.value ?? "–"}</td><td>${tag(each.origin === "default" ? "" : "active", each.origin)}</td></tr>`)}</tbody></table></div>`)}</section>`;
+      ${() => data.settings.filter(wanted).map((/** @type {any} */ each) => html`<tr><td class="full"><code class="strong">${each.name}</code><div class="faint">${withCode(each.help ?? "")}</div></td><td>${each.value ?? "–"}</td><td>${tag(each.origin === "default" ? "" : "active", each.origin)}</td></tr>`)}</tbody></table></div>`)}</section>`;
 }

@@ -2,7 +2,7 @@
 /** Pages that are watched, rules that turn changes into alerts, channels that get them, and the last alerts. */
 
 import { post, remove } from "../lib/api.js";
-import { ago, duration, number, plural, utc } from "../lib/format.js";
+import { ago, duration, number, plural, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { html } from "../lib/view.js";
 import { act, confirmed } from "../parts/feedback.js";
@@ -40,7 +40,7 @@ export function page() {
 const button = (title, action, done, role = "writes") => html`<button class=${`button small ${role}`} @click=${(/** @type {Event} */ event) => act(event, action, done)}>${title}</button>`;
 
 /** @param {string} path @param {string} question @param {() => void} reload @param {string} [role] */
-const removal = (path, question, reload, role = "writes") => html`<button class=${`button small ${role}`} @click=${async (/** @type {Event} */ event) => {
+const removal = (path, question, reload, role = "writes") => html`<button class=${`button small danger ${role}`} @click=${async (/** @type {Event} */ event) => {
   if (await confirmed(question, "Remove")) await act(event, () => remove(path).then(reload), "Removed.");
 }}>Remove</button>`;
 
@@ -59,9 +59,9 @@ function watchTable(rows, meta, add, reload) {
       const paused = row.state === "paused";
       return html`<tr data-watch=${row.name}><td><span class="job-name">${row.name}</span><div class="quiet clip" title=${row.url}>${row.url.replace(/^https?:\/\//, "")}</div><div class="faint">${watched(row)}</div></td>
         <td>${tag(row.state)}</td><td data-label="every">${duration(row.every)}</td>
-        <td data-label="checked" title=${utc(row.checked_at)}>${ago(row.checked_at)}<div class="quiet">${paused || !row.next_check_at ? "" : `next ${ago(row.next_check_at)}`}</div></td>
-        <td class="full">${row.error ? html`<div class="notice">${row.error}</div>` : null}${row.changes ? html`<div class="quiet" title=${utc(row.changed_at)}>${ago(row.changed_at)} · ${plural(row.changes, "change")}</div><div class="change">${marked(row.summary)}</div>` : html`<span class="quiet">no change yet</span>`}</td>
-        <td class="full"><div class="row end"><button class="button small" @click=${() => observations(row)}>History</button>
+        <td class="nowrap" data-label="checked" title=${utc(row.checked_at)}>${ago(row.checked_at)}<div class="quiet">${paused || !row.next_check_at ? "" : `next ${ago(row.next_check_at)}`}</div></td>
+        <td class="full">${row.error ? html`<div class="wrong">${row.error}</div>` : null}${row.changes ? html`<div class="quiet" title=${utc(row.changed_at)}>${ago(row.changed_at)} · ${plural(row.changes, "change")}</div><div class="change">${marked(row.summary)}</div>` : html`<span class="quiet">no change yet</span>`}</td>
+        <td class="full"><div class="row end tight"><button class="button small" @click=${() => observations(row)}>History</button>
           ${paused ? null : button("Check now", () => post(`${path}/check`).then(reload), `${row.name}: the check has started.`)}
           ${button(paused ? "Resume" : "Pause", () => post(`${path}/${paused ? "resume" : "pause"}`).then(reload), `${row.name}: done.`)}
           ${removal(path, `Stop watching ${row.name}, and remove its rule? What it has observed stays in the log.`, reload)}</div></td></tr>`;
@@ -74,10 +74,10 @@ function ruleTable(rows, rules) {
   return html`<div class="scroll"><table><thead><tr><th>Rule</th><th>On</th><th>When</th><th>Channel</th><th>Last fired</th><th></th></tr></thead><tbody>
     ${rows.map((row) => {
       const path = `/api/v1/rules/${encodeURIComponent(row.name)}`;
-      return html`<tr data-rule=${row.name}><td><span class="job-name">${row.name}</span> ${row.paused ? tag("paused") : null}</td><td data-label="on">${row.kind}${row.key ? html`<div class="quiet">${row.key}</div>` : null}</td>
+      return html`<tr data-rule=${row.name}><td><span class="job-name">${row.name}</span> ${row.paused ? tag("paused") : null}</td><td data-label="on">${words(row.kind)}${row.key ? html`<div class="quiet">${row.key}</div>` : null}</td>
         <td>${row.when ? html`<code>${row.when}</code>` : "every change"}${row.repeats ? html`<div class="quiet">each time</div>` : null}</td><td data-label="to">${row.notify.join(", ")}</td>
         <td data-label="fired" title=${utc(row.last_fired_at)}>${ago(row.last_fired_at)}${row.fired ? html`<div class="quiet">${number(row.fired)} in 90 days</div>` : null}</td>
-        <td class="full"><div class="row end">${button(row.paused ? "Resume" : "Pause", () => post(`${path}/${row.paused ? "resume" : "pause"}`).then(rules.again), `${row.name}: done.`)}
+        <td class="full"><div class="row end tight">${button(row.paused ? "Resume" : "Pause", () => post(`${path}/${row.paused ? "resume" : "pause"}`).then(rules.again), `${row.name}: done.`)}
           ${removal(path, `Remove the rule ${row.name}? Alerts that have fired stay.`, rules.again)}</div></td></tr>`;
     })}</tbody></table></div>`;
 }
@@ -92,14 +92,14 @@ function channelTable(rows, channels) {
       return html`<tr data-channel=${row.name}><td><span class="job-name">${row.name}</span><div class="faint">${options.filter(Boolean).join(" · ")}</div></td><td>${tag(row.state)}</td>
         <td class="num" data-label="accepted">${number(row.accepted)}</td><td class="num" data-label="waiting">${number(row.waiting)}</td>
         <td class="full">${row.error ? html`<div>${row.error}</div><div class="quiet" title=${utc(row.failing_since)}>${row.failing_since ? `failing since ${ago(row.failing_since)}` : "a later message was accepted"}</div>` : html`<span class="quiet">none</span>`}</td>
-        <td class="full"><div class="row end">${button("Test", () => post(`${path}/test`).finally(channels.again), `${row.name} has accepted a message.`)}
+        <td class="full"><div class="row end tight">${button("Test", () => post(`${path}/test`).finally(channels.again), `${row.name} has accepted a message.`)}
           ${removal(path, `Remove the channel ${row.name} and its address?`, channels.again, "admins")}</div></td></tr>`;
     })}</tbody></table></div>`;
 }
 
 /** @param {any[]} rows */
 function alertTable(rows) {
-  if (!rows.length) return html`<div class="empty"><p>No alerts in the last 90 days.</p></div>`;
+  if (!rows.length) return html`<div class="empty small"><p>No alerts in the last 90 days.</p></div>`;
   return html`<div class="scroll"><table><thead><tr><th>Alert</th><th>Rule</th><th>Channel</th><th>At</th><th>Delivered</th></tr></thead><tbody>
     ${rows.map((row) => html`<tr><td><span class="job-name">${row.title}</span><div class="change quiet">${marked(row.body)}</div></td><td data-label="rule">${row.rule}</td><td data-label="to">${row.channel}</td>
       <td title=${utc(row.at)}>${ago(row.at)}</td><td data-label="delivered" title=${utc(row.delivered_at)}>${row.delivered_at ? ago(row.delivered_at) : tag("waiting", row.due_at ? `due ${ago(row.due_at)}` : "waiting")}</td></tr>`)}</tbody></table></div>`;

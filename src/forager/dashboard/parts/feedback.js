@@ -17,16 +17,20 @@ export function toast(text, { bad = false } = {}) {
 export const toastArea = () => html`<div class="toasts" role="status" aria-live="polite">
   ${list(() => toasts.value, (each) => each.id, (each) => html`<div class=${() => `toast ${each.value.bad ? "bad" : ""}`}>${() => each.value.text}</div>`)}</div>`;
 
+/** A text of the API with what stands between backticks as code. @param {string} text */
+export const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
+
 /**
- * Run an action and report how it went; the button that was pressed is disabled meanwhile.
+ * Run an action and report how it went: `done`, or the sentence that the action returns. The button that was pressed is
+ * disabled meanwhile.
  * @param {Event} event @param {() => Promise<unknown>} action @param {string} [done]
  */
 export async function act(event, action, done) {
   const button = event.currentTarget instanceof HTMLButtonElement ? event.currentTarget : null;
   if (button) button.disabled = true;
   try {
-    await action();
-    if (done) toast(done);
+    const told = await action();
+    if (done || typeof told === "string") toast(done ?? String(told));
     return true;
   } catch (error) {
     toast(error instanceof Error ? error.message : String(error), { bad: true });

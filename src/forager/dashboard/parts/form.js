@@ -4,6 +4,7 @@
 import { ApiError } from "../lib/api.js";
 import { words } from "../lib/format.js";
 import { html, signal } from "../lib/view.js";
+import { withCode } from "./feedback.js";
 
 /** @typedef {{ type?: string | string[], title?: string, description?: string, enum?: any[], anyOf?: any[], default?: any, format?: string, items?: any, $ref?: string }} Property */
 /** @typedef {{ properties?: Record<string, Property>, required?: string[], $defs?: Record<string, any> }} Schema */
@@ -79,10 +80,10 @@ function field(name, title, property, schema, required, value, error) {
   const text = value === null || value === undefined ? "" : typeof value === "object" ? (Array.isArray(value) && value.every((each) => typeof each !== "object") ? value.join("\n") : JSON.stringify(value)) : String(value);
   const label = html`<span>${title}${required ? "" : html` <span class="faint">optional</span>`}</span>`;
   const help = property.description ?? kind.description;
-  const below = html`${help ? html`<span class="faint">${help.split("\n")[0]}</span>` : null}${() => (error() ? html`<span class="error" role="alert">${error()}</span>` : null)}`;
+  const below = html`${help ? html`<span class="faint">${withCode(help.split("\n")[0] ?? "")}</span>` : null}${() => (error() ? html`<span class="error" role="alert">${error()}</span>` : null)}`;
   if (kind.enum) return html`<label class="field">${label}<select name=${name}>${required ? null : html`<option value=""></option>`}${kind.enum.map((each) => html`<option value=${String(each)} ?selected=${String(each) === text}>${String(each)}</option>`)}</select>${below}</label>`;
   if (kind.type === "boolean") return html`<label class="field"><span class="row"><input type="checkbox" name=${name} .checked=${value === true}> ${title}</span>${below}</label>`;
-  if (kind.type === "array" || kind.type === "object") return html`<label class="field full">${label}<textarea name=${name} rows="3" placeholder=${kind.type === "array" ? "one per line" : "{}"} .value=${text}></textarea>${below}</label>`;
+  if (kind.type === "array" || kind.type === "object") return html`<label class=${`field ${kind.type === "object" ? "full" : ""}`}>${label}<textarea name=${name} class=${kind.type === "array" ? "lines" : ""} rows=${kind.type === "array" ? "1" : "3"} placeholder=${kind.type === "array" ? "one per line" : "{}"} .value=${text}></textarea>${below}</label>`;
   const numeric = kind.type === "integer" || kind.type === "number";
   return html`<label class="field">${label}<input type=${numeric ? "number" : kind.format === "password" ? "password" : "text"} autocomplete="off" step="any" name=${name} .value=${text}>${below}</label>`;
 }

@@ -21,6 +21,7 @@ const fixed = () => [
     title, beside: "page", href: title === "Overview" ? "/" : title === "Dead letters" ? "/dead" : `/${title.toLowerCase()}`,
   })),
   { title: "Watches & alerts", beside: "page", href: "/watches" },
+  { title: "API", beside: "page", href: "/docs" },
   ...(session.peek()?.features ?? []).filter((page) => page.module).map((page) => ({ title: page.title, beside: "pipeline", href: `/${page.name}` })),
 ];
 

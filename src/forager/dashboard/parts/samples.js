@@ -47,7 +47,7 @@ export function sample(language, { method, target, headers = {}, body = "" }) {
 export function samples(read) {
   const language = signal(localStorage.getItem("samples") ?? "curl");
   return html`<div><div class="tabs" role="tablist">${LANGUAGES.map((name) => html`<button type="button" role="tab" aria-selected=${() => String(language.value === name)} @click=${() => ((language.value = name), localStorage.setItem("samples", name))}>${name}</button>`)}</div>
-    ${copyBox(() => sample(language.value, read()))}<p class="faint">FORAGER_KEY is your key.</p></div>`;
+    ${copyBox(() => sample(language.value, read()))}<p class="faint after">FORAGER_KEY is your key.</p></div>`;
 }
 
 /** Text with a button that copies it. @param {() => string} read */

@@ -15,6 +15,22 @@ export function seriesPanel(read) {
     ${() => (read() ? shown(tab.value, read()) : html`<div class="skeleton"></div>`)}</section>`;
 }
 
+const RATES = ["completed", "skipped", "cost", "bytes"];
+
+/**
+ * The figures with the last step at the pace that it has had so far, because it is not over and every line would end in
+ * a fall. In its first third it is left out: a pace of some seconds means nothing.
+ * @param {any} past the answer of `/api/v1/series`
+ */
+export function paced(past) {
+  if (!past || past.times.length < 2) return past;
+  const last = past.times.length - 1;
+  const part = Math.min(1, (Date.now() - past.times[last]) / (past.step_seconds * 1000));
+  /** @type {(name: string) => any[]} */
+  const line = (name) => (part < 1 / 3 ? past[name].slice(0, last) : RATES.includes(name) ? [...past[name].slice(0, last), past[name][last] / part] : past[name]);
+  return { ...past, ...Object.fromEntries(["times", "failed", "changes", ...RATES].map((name) => [name, line(name)])) };
+}
+
 /** The names of the lines that are there. @param {any} past */
 const legend = (past) => html`<span class="legend faint wide-only">${/** @type {const} */ ([["completed", "done"], ["skipped", "skipped"], ["failed", "failed"]])
   .filter(([name]) => past?.[name].some(Boolean)).map(([name, title]) => html`<span><i class=${name}></i>${title}</span>`)}<span>per minute</span></span>`;

@@ -51,6 +51,9 @@ export function jobName(job) {
   return found.join(" · ") || job.schedule || words(job.pipeline);
 }
 
+/** A name that may go on in another line after a slash, rather than inside a word. @param {string} name */
+export const breakable = (name) => name.split(/(?<=\/)/).map((part, index) => (index ? [document.createElement("wbr"), part] : part));
+
 /** A task in a person's words: its address without the scheme, or its key. @param {{ url?: string | null, key: string, kind?: string }} task */
 export const taskName = (task) => (task.url ? task.url.replace(/^https?:\/\/(www\.)?/, "") : task.kind === "places.query" ? task.key.replace("/", ", page ") : task.key);
 

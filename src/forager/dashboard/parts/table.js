@@ -156,8 +156,9 @@ export function virtualTable({ path, query = () => ({}), columns, widths, empty,
     const from = Math.max(0, Math.min(top.value - 4, rows.value.length - POOL));
     return rows.value.slice(from, from + POOL).map((row, index) => ({ row, at: from + index }));
   };
-  return html`<div class="scroll"><div class="virtual-head" --columns=${widths} aria-hidden="true">${columns.map((column) => html`<div class=${`${column.right ? "num" : ""} ${column.wide ? "wide-only" : ""}`}>${column.title}</div>`)}</div>
+  return html`<div class="scroll" aria-busy=${() => String(loading.value)}><div class="virtual-head" --columns=${widths} aria-hidden="true">${columns.map((column) => html`<div class=${`${column.right ? "num" : ""} ${column.wide ? "wide-only" : ""}`}>${column.title}</div>`)}</div>
     ${() => (problem.value ? html`<div class="notice" role="alert">${problem.value}</div>` : null)}
+    ${() => (loading.value ? html`<div class="stack"><div class="skeleton"></div><div class="skeleton"></div><div class="skeleton"></div></div>` : null)}
     <div class="virtual" tabindex="0" role="region" aria-label="Rows" --columns=${widths} --height=${() => `${rows.value.length * LINE + 2}px`} @scroll=${scrolled}>
     <div class="space" --height=${() => `${rows.value.length * LINE}px`}>
       ${list(visible, ({ at }) => at % POOL, (item) => html`<div class="line" --top=${() => `${item.value.at * LINE}px`}>

@@ -50,7 +50,7 @@ export function lifeOf(task, attempts, job) {
     return { ...each, from, share: each.seconds / total };
   });
   return html`${placed.length ? html`<div class="life">${placed.map((each) => html`<div>${explained(each.name, each.meaning)}</div><div class="span" role="img" aria-label=${`${each.name}: ${duration(each.seconds)}`}><i class=${each.kind} --from=${Math.min(0.99, each.from)} --share=${Math.min(each.share, 1 - Math.min(0.99, each.from))}></i></div><div class="num">${each.seconds < 0.001 ? "< 1 ms" : duration(each.seconds)}</div>`)}</div>
-    <p class="faint">${task.claimed_at ? html`<span title=${utc(task.claimed_at)}>Taken ${moment(task.claimed_at)}</span>` : null}${task.claimed_at && task.ended_at ? " · " : null}${task.ended_at ? html`<span title=${utc(task.ended_at)}>ended ${moment(task.ended_at)}</span>` : null}</p>` : html`<div class="empty">${task.state === "queued" ? (task.due_at ? `It waits: due ${ago(task.due_at)}.` : "It waits for its turn.") : "Nothing is known of its times."}</div>`}
+    <p class="faint after">${task.claimed_at ? html`<span title=${utc(task.claimed_at)}>Taken ${moment(task.claimed_at)}</span>` : null}${task.claimed_at && task.ended_at ? " · " : null}${task.ended_at ? html`<span title=${utc(task.ended_at)}>ended ${moment(task.ended_at)}</span>` : null}</p>` : html`<div class="empty">${task.state === "queued" ? (task.due_at ? `It waits: due ${ago(task.due_at)}.` : "It waits for its turn.") : "Nothing is known of its times."}</div>`}
     ${attempts.length ? attemptTable(attempts) : null}`;
 }
 

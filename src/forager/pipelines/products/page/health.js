@@ -28,7 +28,7 @@ export function healthPage() {
 
 /** @param {any[]} all @param {() => void} again */
 function quarantines(all, again) {
-  if (!all.length) return html`<div class="empty">Nothing is held back.</div>`;
+  if (!all.length) return html`<div class="empty small">Nothing is held back.</div>`;
   const order = { open: 0, accepted: 1, rejected: 2 };
   const rows = [...all].sort((a, b) => order[/** @type {"open"} */ (a.state)] - order[/** @type {"open"} */ (b.state)] || b.since.localeCompare(a.since));
   return rows.map((each) => {
@@ -64,7 +64,7 @@ function heldValues(held) {
 /** @param {any[]} all @param {() => void} again */
 function wrappers(all, again) {
   const rows = all.filter((each) => each.state === "proposed" || each.state === "adopted");
-  if (!rows.length) return html`<div class="empty">Nothing has been learnt. Forager learns when some pages of a shop lack what the markup of others has.</div>`;
+  if (!rows.length) return html`<div class="empty small">Nothing has been learnt. Forager learns when some pages of a shop lack what the markup of others has.</div>`;
   return rows.map((each) => {
     const decide = (/** @type {Event} */ event, /** @type {"adopt" | "reject"} */ way) => act(event, () => post(`/api/v1/admin/wrappers/${way}`, {}, { name: each.name }).then(again), way === "adopt" ? "Adopted: stored pages are parsed again." : "Rejected: it is not used.");
     const moved = each.fields.reduce((/** @type {number} */ sum, /** @type {any} */ field) => sum + field.changed + field.found, 0);
@@ -101,7 +101,7 @@ function shops(all, again) {
   return html`<div class="scroll"><table><thead><tr><th>Shop</th><th>State</th><th class="num">Delay</th><th class="num">At once</th><th>Currency</th><th></th></tr></thead><tbody>${all.map((each) => html`<tr class="hit">
     <td><a class="strong" href=${`/products?domain=${encodeURIComponent(each.domain_name)}`}>${each.domain_name}</a></td><td>${tag(each.is_active ? "active" : "paused")}</td>
     <td class="num">${each.crawl_delay_seconds ?? "–"} s</td><td class="num">${number(each.max_concurrent_requests)}</td><td>${each.currency ?? html`<span class="faint">of the page</span>`}</td>
-    <td><div class="row"><button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/admin/domains/${each.id}/${each.is_active ? "pause" : "resume"}`).then(again), each.is_active ? "Paused." : "Resumed.")}>${each.is_active ? "Pause" : "Resume"}</button>
+    <td><div class="row end"><button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => post(`/api/v1/admin/domains/${each.id}/${each.is_active ? "pause" : "resume"}`).then(again), each.is_active ? "Paused." : "Resumed.")}>${each.is_active ? "Pause" : "Resume"}</button>
       <button class="button writes small" @click=${(/** @type {Event} */ event) => reparse(event, each.domain_name)}>Parse stored pages again</button></div></td></tr>`)}</tbody></table></div>`;
 }
 

@@ -43,7 +43,7 @@ export function result(state, body) {
       if (tab.value === "answer") return copyBox(() => JSON.stringify(shortened(data), null, 2));
       return copyBox(() => data.result[tab.value]);
     }}
-    <p class="faint">Task <a class="link" href=${`/tasks/${data.task_id}`}><code>${data.task_id}</code></a></p>`;
+    <p class="faint after">Task <a class="link" href=${`/tasks/${data.task_id}`}><code>${data.task_id}</code></a></p>`;
 }
 
 /** @param {number} since */
