@@ -212,8 +212,6 @@ def test_a_store_that_others_could_read_is_closed_to_them(forager: Forager, tmp_
 
 
 def modes(home: Path, root: Path) -> dict[str, str]:
-    """The folders, and the files of the ledger and of keys, that others may use in some way."""
-    every = [home, *home.rglob("*")]
-    private = [p for p in every if p.is_dir() or p.name.startswith("ledger.db") or p.suffix in (".key", ".keys")]
-    open_ = {str(p.relative_to(root)): stat.S_IMODE(p.stat().st_mode) for p in private}
+    """The folders and files that others may use in some way."""
+    open_ = {str(p.relative_to(root)): stat.S_IMODE(p.stat().st_mode) for p in (home, *home.rglob("*"))}
     return {name: f"{mode:o}" for name, mode in open_.items() if mode & 0o077}

@@ -86,7 +86,7 @@ def fresh_folder(home: Path) -> Path:
         shutil.rmtree(home)
     try:
         make_private(home)
-        (home / _MARK).touch()
+        (home / _MARK).touch(mode=0o600)
     except OSError as error:
         raise Rejected(
             f"The demo cannot make its folder {home} ({error.strerror}). Name another data folder with --home."

@@ -17,7 +17,7 @@ from uuid import uuid4
 from forager.core.errors import BlobMissing
 from forager.core.http import Response
 from forager.core.storage import Storage
-from forager.storage.pages.segments import SEGMENT_BYTES, FrameAt, Packer, Segments, blob_url, digest_of
+from forager.storage.pages.segments import SEGMENT_BYTES, FrameAt, Packer, Segments, blob_url, digest_of, private
 
 INDEXED_TOGETHER = 256
 MOST_UNINDEXED = 20_000
@@ -419,6 +419,7 @@ class PageIndex:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
+    os.close(private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
     connection = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

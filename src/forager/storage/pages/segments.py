@@ -160,6 +160,11 @@ class FrameAt(NamedTuple):
     length: int
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file, which is for its owner alone if this creates it. An `opener` of `open`."""
+    return os.open(path, flags, 0o600)
+
+
 class Segments:
     """The segment files of a folder."""
 
@@ -189,7 +194,8 @@ class Segments:
         removed file by it."""
         with self.lock():
             number = max(*self.numbers(), self._last_number(), 0) + 1
-            (self.folder / _LAST).write_text(str(number))
+            with open(self.folder / _LAST, "w", opener=private) as last:
+                last.write(str(number))
             self._own_file = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(self._own_file, fcntl.LOCK_EX)
         self.own, self.end = number, 0
