@@ -18,6 +18,7 @@ from bench.support.machine import Machine
 from bench.support.markdown_fidelity import PARTS, WORD, fidelity, wrong_links
 from bench.support.options import Options, parse
 from bench.support.verdict import Target, conclude, print_table
+from forager.core.reading import care
 from forager.extract.html.document import Document
 from forager.extract.html.main_text import main_text
 
@@ -75,6 +76,7 @@ def f1(text: str, truth: str) -> float:
 
 def read(page: KnownPage, ours: Tally, theirs: Tally) -> None:
     html = Document(page.body).source
+    care.is_needed = False  # as a reader does at its first attempt
     began = time.process_time()
     document = Document(html, page.url)
     markdown = main_text(document, "markdown") or ""

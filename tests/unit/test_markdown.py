@@ -1,5 +1,8 @@
 """Markdown of pages: every kind of element, hidden text, options, and text that a CommonMark parser reads as meant."""
 
+import gc
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from forager.extract.html.document import Document
 from forager.extract.html.main_text import main_text
-from forager.extract.html.markdown import MarkdownOptions, footnotes, within, write_markdown
+from forager.extract.html.markdown import MarkdownOptions, footnotes, write_markdown
 from forager.extract.html.visible_tree import visible_tree
 
 URL = "https://site.example/guide/page.html"
@@ -21,8 +24,8 @@ def written(html: str, options: MarkdownOptions | None = None) -> str:
     """All of a page as Markdown, without the choice of its main content."""
     document = Document(html, URL)
     body = visible_tree(document.tree)
-    blocks = write_markdown(body, document.absolute, options or MarkdownOptions(), footnotes(body))
-    return within(blocks, options.max_tokens if options else None)
+    parts = write_markdown(body, document.absolute, options or MarkdownOptions(), footnotes(body))
+    return parts.within(options.max_tokens if options else None)
 
 
 def test_links_and_pictures_are_resolved_against_the_page_and_its_base() -> None:
@@ -93,6 +96,35 @@ def test_formulas_are_text() -> None:
     )
     assert written(page) == "So $x^2$."
     assert written("<p><math><mi>a</mi><mo>+</mo><mi>b</mi></math>") == "$a + b$"
+    half = "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac></math>"
+    assert written(f"<p>{half}") == "$(a + b)/2$"
+    assert (
+        written("<p><math><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><msqrt><mi>y</mi></msqrt></math>")
+        == "$x^2 = √(y)$"
+    )
+    assert written("<p><math>" + "<mrow>" * 3_000 + "<mi>x</mi></math> end").endswith(" end")
+
+
+def test_powers_and_indexes_stay_what_they_are() -> None:
+    assert written("<p>10<sup>6</sup> l of H<sub>2</sub>O") == "10<sup>6</sup> l of H<sub>2</sub>O"
+    assert written("<p>the 4<sup>th</sup> and ®<sup>®</sup>") == "the 4th and ®®"
+
+
+def test_a_table_keeps_its_caption() -> None:
+    page = "<table><caption>Prices</caption><tr><th>A<th>B<tr><td>1<td>2</table>"
+    assert written(page) == "Prices\n\n| A | B |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_the_question_of_an_accordion_is_bold() -> None:
+    assert written("<details><summary>How <b>long</b>?</summary><p>Two days.</details>") == (
+        "**How long?**\n\nTwo days."
+    )
+
+
+def test_who_is_quoted_stands_in_a_line_of_its_own() -> None:
+    page = "<blockquote><cite>ann wrote:</cite>It is loud</blockquote>"
+    assert written(page) == "> *ann wrote:*\n>\n> It is loud"
+    assert written("<blockquote><cite>Ulysses</cite> is long</blockquote>") == "> *Ulysses* is long"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +188,53 @@ def test_options_for_links_pictures_and_size() -> None:
         MarkdownOptions(max_tokens=0)
 
 
+def test_a_cut_text_keeps_the_addresses_and_notes_that_it_refers_to_and_no_others() -> None:
+    page = (
+        '<p>one <a href="/x">two</a><a href="#fn1">1</a></p><p>three <a href="/y">four</a></p><p>five</p>'
+        '<ol><li id="fn1">The <a href="/z">note</a></li></ol>'
+    )
+    whole = written(page, MarkdownOptions(links="references"))
+    assert whole.split("\n\n") == [
+        "one [two][1][^1]",
+        "three [four][2]",
+        "five",
+        "[^1]: The [note][3]",
+        "[1]: https://site.example/x\n[2]: https://site.example/y\n[3]: https://site.example/z",
+    ]
+    cut = written(page, MarkdownOptions(links="references", max_tokens=28))
+    assert cut.split("\n\n") == [
+        "one [two][1][^1]",
+        "[^1]: The [note][3]",
+        "[1]: https://site.example/x\n[3]: https://site.example/z",
+    ]
+    assert written(page, MarkdownOptions(links="references", max_tokens=1_000)) == whole
+
+
+def test_a_list_a_table_or_code_that_does_not_fit_keeps_the_lines_that_do() -> None:
+    items = "".join(f"<li>item number {number}</li>" for number in range(100))
+    assert (
+        written(f"<p>A</p><ul>{items}</ul>", MarkdownOptions(max_tokens=10)) == "A\n\n- item number 0\n- item number 1"
+    )
+    rows = "".join(f"<tr><td>row {number}<td>{number}" for number in range(100))
+    table = written(f"<table><tr><th>R<th>N{rows}</table>", MarkdownOptions(max_tokens=14))
+    assert table == "| R | N |\n| --- | --- |\n| row 0 | 0 |\n| row 1 | 1 |"
+    assert written(f"<p>A</p><table><tr><th>R<th>N{rows}</table>", MarkdownOptions(max_tokens=5)) == "A"
+    lines = "\n".join(f"line {number}" for number in range(100))
+    code = written(f"<p>A</p><pre>{lines}</pre>", MarkdownOptions(max_tokens=9))
+    assert code == "A\n\n```\nline 0\nline 1\nline 2\n```"
+
+
+@pytest.mark.parametrize("tokens", [3, 10, 25, 60, 120, 400])
+def test_a_cut_text_is_no_longer_than_it_may_be(tokens: int) -> None:
+    links = "".join(f"<p>Sentence {n} has <a href='/{n}'>a link</a> and some more words.</p>" for n in range(40))
+    page = f"<h1>Title</h1>{links}<ul><li>a<li>b</ul><pre>x\ny\nz</pre>"
+    for form in ("inline", "references", "none"):
+        cut = written(page, MarkdownOptions(links=form, max_tokens=tokens))
+        assert len(cut.encode()) <= 4 * tokens
+        for number in re.findall(r"\]\[(\d+)\]", cut):
+            assert f"\n[{number}]: https://site.example/" in cut
+
+
 ARTICLE = (
     "<html lang=en><title>The heron - River News</title><meta name=description content='A bird.'>"
     "<meta name=author content='A. Writer'><meta property='article:published_time' content='2026-01-02'>"
@@ -174,6 +253,60 @@ def test_the_title_is_the_first_heading_and_what_surrounds_the_article_is_left_o
     plain = main_text(Document(ARTICLE, URL), "text")
     assert plain is not None
     assert plain.startswith("At the river\nThe heron stands")
+
+
+@pytest.mark.parametrize(
+    ("title", "headlines", "heading"),
+    [
+        ("How to see a heron | River News", "<h1>Herons: the whole guide</h1>", "Herons: the whole guide"),
+        ("The heron - River News", "<h1>River News</h1>", "The heron"),
+        ("The heron", "<h1><a href=/>River News</a></h1><h1>The patient heron</h1>", "The patient heron"),
+        ("The heron", "<h1 hidden>Menu</h1>", "The heron"),
+        ("River News", "<h1>River News</h1>", "River News"),
+        ("", "", None),
+        ("", "<h1>Herons * and others</h1>", "Herons \\* and others"),
+    ],
+)
+def test_the_heading_is_the_headline_of_the_page_wherever_it_stands(
+    title: str, headlines: str, heading: str | None
+) -> None:
+    head = f"<title>{title}</title><meta property=og:site_name content='River News'>"
+    page = f"{head}<header>{headlines}</header><main><article>{PROSE}{PROSE}</article></main>"
+
+    text = main_text(Document(page, URL), "markdown", MarkdownOptions(front_matter=True))
+
+    assert text is not None
+    front, _, body = text.partition("\n---\n")
+    assert body.strip().startswith(f"# {heading}\n\nThe heron" if heading else "The heron")
+    assert body.count("# ") == (heading is not None)
+    assert ("title:" in front) == (heading is not None)
+
+
+def test_a_headline_in_the_text_stands_there_once() -> None:
+    headline = "<h1>10<sup>6</sup> <a href='/herons'>herons</a> <a href='#top'>#</a></h1>"
+    page = f"<title>Many herons</title><main><article>{headline}{PROSE}{PROSE}</article></main>"
+
+    text = main_text(Document(page, URL), "markdown") or ""
+
+    assert text.startswith("# 10<sup>6</sup> [herons](https://site.example/herons)\n")
+    assert text.count("# ") == 1
+
+
+def test_signs_that_lead_to_a_heading_are_no_text() -> None:
+    page = f"<main><article><h2>River <a href='#river'>#</a></h2>{PROSE}{PROSE}</article></main>"
+    assert (main_text(Document(page, URL), "text") or "").startswith("River\nThe heron")
+
+
+def test_reading_a_page_leaves_nothing_for_the_collector_of_garbage() -> None:
+    main_text(Document(ARTICLE, URL), "markdown")  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        for form in ("markdown", "text"):
+            main_text(Document(ARTICLE, URL), form)
+        assert not any(type(each).__name__ == "Element" for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

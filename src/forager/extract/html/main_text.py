@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from forager.extract.html.document import Document, VisibleLine
 from forager.extract.html.main_content import PageHints, keep_main_content
-from forager.extract.html.markdown import MarkdownOptions, footnotes, plain_text, within, write_markdown
+from forager.extract.html.markdown import MarkdownOptions, escaped, footnotes, plain_text, write_markdown
 from forager.extract.html.structured_data import Thing, text_of, things
-from forager.extract.html.visible_tree import visible_tree
+from forager.extract.html.visible_tree import Body, Element, texts, visible_tree
 from forager.extract.text.strings import one_line
 
 Form = Literal["markdown", "text"]
@@ -19,6 +20,8 @@ SOURCE: Final = "text:main"
 """Source of a page's main text in results."""
 _MOST_TEXT: Final = 1_000_000
 _LONGEST_TITLE: Final = 300
+_MOST_HEADLINES: Final = 10
+_PERMALINK: Final = re.compile(r"\s+[#¶§🔗]+$")
 _NOTES: Final = re.compile(r"href=[\"']?#[^\"'>]{0,20}(?:fn|note|cite|ref)", re.IGNORECASE)
 _BEHIND: Final = re.compile(r"\s[|–—·•»-]\s")
 """Signs between a page's title and the name of its site."""
@@ -46,25 +49,59 @@ def main_text(document: Document, form: Form, options: MarkdownOptions | None = 
     Markdown begins with the page's headline as a heading, or with its title if it has none; with `front_matter`, with a
     block of YAML before that.
     """
-    options = options or MarkdownOptions()
     body = visible_tree(document.tree)
+    try:
+        return _written(document, body, form, options or MarkdownOptions())
+    finally:
+        body.release()
+
+
+def _written(document: Document, body: Body, form: Form, options: MarkdownOptions) -> str | None:
+    headlines = headlines_of(body) if form == "markdown" else {}  # before the choice, which may leave them out
     notes = footnotes(body) if form == "markdown" and _NOTES.search(document.source) else None
     if not keep_main_content(body, page_hints(document)):
         return None
     if form == "text":
         return plain_text(body)[:_MOST_TEXT].strip() or None
-    blocks = write_markdown(body, document.absolute, options, notes)
-    if not blocks:
+    title = title_of(document, [*headlines])
+    written = write_markdown(body, document.absolute, options, notes, headlines.get(title or ""))
+    if not written.blocks:
         return None
-    title = _shown_heading(document)
-    if title and not _has_title(blocks, title):
-        blocks.insert(0, f"# {title}")
-    text = within(blocks, options.max_tokens)[:_MOST_TEXT].strip()
+    heading = f"# {escaped(title)}" if title and not _has_title(written.blocks, title) else None
+    text = written.within(options.max_tokens, first=heading)[:_MOST_TEXT].strip()
     return f"{front_matter(document)}\n{text}" if options.front_matter else text
 
 
-def heading_of(document: Document) -> str | None:
-    """Return the title of a page: its only headline, or the declared title without the name of the site."""
+def headlines_of(body: Body) -> dict[str, Element]:
+    """Return the headlines that a page shows, by their text."""
+    found: dict[str, Element] = {}
+    for element in [each for each in body.every if each.tag == "h1"][:_MOST_HEADLINES]:
+        text = _PERMALINK.sub("", " ".join("".join(texts(element)).split()))
+        if text:
+            found.setdefault(text[:_LONGEST_TITLE], element)
+    return found
+
+
+def title_of(document: Document, headlines: Sequence[str]) -> str | None:
+    """Return the title of a page as it shows it: its headline, or else the declared title without the name of the site.
+
+    Of several headlines it is the one that shares most words with the declared title. A headline that is only the name
+    of the site, as in a logo, is none.
+    """
+    declared = document.metas.get("og:title") or document.title or ""
+    site = {_letters(document.metas.get("og:site_name") or ""), _letters(_host_name(document.url)), ""}
+    ends = _BEHIND.split(document.title or declared)[1:]  # the name of the site is mostly the last part
+    last = _letters(ends[-1]) if ends else ""
+    of_page = [text for text in headlines if _letters(text) not in site]
+    of_page = [text for text in of_page if _letters(text) != last] or of_page[1:]
+    if of_page:
+        known = _words(declared)
+        return max(of_page, key=lambda text: len(_words(text) & known))
+    return declared_title(document)
+
+
+def declared_title(document: Document) -> str | None:
+    """Return the title that a page declares, without the name of the site."""
     headline = document.headline
     declared = document.metas.get("og:title") or document.title or ""
     if headline and (not declared or headline.lower() in declared.lower()):
@@ -75,15 +112,17 @@ def heading_of(document: Document) -> str | None:
     return (own[0] if len(own) < len(parts) else parts[0])[:_LONGEST_TITLE] or headline
 
 
-def _shown_heading(document: Document) -> str | None:
-    """Return the heading of a page: what it shows as its headline, unless that is the name of the site."""
-    site = _letters(document.metas.get("og:site_name") or "")
-    if document.headline and _letters(document.headline) not in ("", site):
-        return document.headline[:_LONGEST_TITLE]
-    return heading_of(document)
+def _host_name(url: str) -> str:
+    """Return the name in a host: `bean-lab` of `www.bean-lab.co.uk`."""
+    labels = (urlsplit(url).hostname or "").removeprefix("www.").split(".")
+    return max(labels[:-1] or labels, key=len)
 
 
-def _has_title(blocks: list[str], title: str) -> bool:
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.lower()))
+
+
+def _has_title(blocks: Sequence[str], title: str) -> bool:
     """Return whether the text has a heading of the first level, or its title among its first headings."""
     plain = _letters(title)
     headings = [block for block in blocks if block.startswith("#")]
@@ -102,7 +141,7 @@ def front_matter(document: Document) -> str:
     known = [thing for thing in things(document) if thing.types & _ARTICLES] or list(things(document))[:5]
     metas = document.metas
     values = {
-        "title": heading_of(document),
+        "title": declared_title(document),
         "url": document.canonical or document.url or None,
         "date": metas.get("article:published_time") or metas.get("date") or _declared(known, "datePublished"),
         "author": _declared(known, "author") or metas.get("author"),

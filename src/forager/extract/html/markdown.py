@@ -11,11 +11,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forager.extract.html.visible_tree import Element, texts
+from forager.extract.html.markdown_size import Written
+from forager.extract.html.visible_tree import Body, Element, texts
 
 LinkStyle = Literal["inline", "references", "none"]
-CHARACTERS_A_TOKEN: Final = 4
-"""Rule of thumb for English; text in other scripts is counted in bytes of UTF-8, which errs on the safe side."""
 MOST_NESTED: Final = 12
 """Levels of lists and quotes that are written as such; deeper ones are written at the last level."""
 MOST_TOKENS: Final = 1_000_000
@@ -42,12 +41,16 @@ _NO_LANGUAGE: Final = frozenset(("none", "plain", "text", "plaintext", "txt", "b
 _GUTTER: Final = re.compile(
     r"\b(?:gutter|lineno|linenos|line-?numbers?|linenumbers?|copy-?(?:btn|button))\b", re.IGNORECASE
 )
+_NOTE_TAGS: Final = frozenset(("li", "p", "div", "dd", "aside", "td"))
 _NOTE: Final = re.compile(r"fn|foot|note|cite|ref|endnote", re.IGNORECASE)
 _NOTE_MARK: Final = re.compile(r"\[?[\w*†‡]{1,4}\]?")
 _PERMALINKS: Final = frozenset(("", "#", "¶", "§", "🔗", "link", "permalink", "direct link", "anchor"))
+_ENDS: Final = (".", ",", ";", ":", "!", "?", "…", "。")
+_SCRIPT: Final = re.compile(r"[-+−–]?\d{1,6}[-+−–]?|[a-z]|[-+−–]")
+"""Text that means something else on the line: the power of a number, the index of a formula."""
 _BACK: Final = frozenset(("↩", "↩︎", "^", "↑", "⤴", "back"))
 _LAZY: Final = ("data-src", "data-lazy-src", "data-original", "data-lazy", "data-hi-res-src", "data-srcset", "srcset")
-_ROWS: Final = frozenset(("tr",))
+_LINKS: Final = frozenset(("a",))
 _ROW_GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
 _NOT_IN_CELLS: Final = frozenset("table h1 h2 h3 h4 h5 h6 blockquote form section article".split())
 _SAFE_URL: Final = re.compile(r"[\x00-\x20<>\\\"`|^{}()\[\]]")
@@ -75,31 +78,22 @@ Resolve = Callable[[str], str | None]
 
 
 def write_markdown(
-    root: Element, resolve: Resolve, options: MarkdownOptions, notes: Mapping[str, Element] | None = None
-) -> list[str]:
-    """Return the blocks of Markdown of a tree; joined by blank lines they are the text. `notes` are the `footnotes` of
-    the whole page, whose main content the tree may be."""
+    root: Element,
+    resolve: Resolve,
+    options: MarkdownOptions,
+    notes: Mapping[str, Element] | None = None,
+    headline: Element | None = None,
+) -> Written:
+    """Return the Markdown of a tree. `notes` are the `footnotes` of the whole page, whose main content it may be;
+    `headline` is that of the page, written before all others if it is not a part of the tree."""
     writer = _Writer(notes or {}, resolve, options)
     blocks = writer.blocks(root, 0)
-    return [*blocks, *writer.endings()]
-
-
-def within(blocks: Sequence[str], max_tokens: int | None) -> str:
-    """Join blocks up to a size. If not even the first fits, it is cut at a blank."""
-    if max_tokens is None:
-        return "\n\n".join(blocks)
-    left = max_tokens * CHARACTERS_A_TOKEN
-    taken: list[str] = []
-    for block in blocks:
-        size = len(block.encode()) + 2
-        if size > left + 2:
-            if not taken:
-                cut = block.encode()[:left].decode("utf-8", "ignore")
-                taken.append(cut.rpartition(" ")[0] or cut)
-            break
-        taken.append(block)
-        left -= size
-    return "\n\n".join(taken)
+    if headline is not None and not any(each is headline for each in writer.headings):
+        first: list[str] = []
+        writer.heading(headline, first)
+        blocks = first + blocks
+    written_notes = writer.written_notes()  # before the addresses, because a note may have links
+    return Written(blocks, written_notes, writer.written_addresses())
 
 
 def plain_text(root: Element) -> str:
@@ -128,11 +122,19 @@ def _plain(element: Element, lines: list[str], mark: str) -> None:
         elif child.tag == "br":
             mark = _end_line(run, lines, mark)
         elif not child.has_blocks:
-            run.extend(texts(child))
+            if not _is_permalink(child, element):
+                run.extend(texts(child))
         else:
             mark = _end_line(run, lines, mark)
             _plain(child, lines, "- " if child.tag == "li" else mark)
     _end_line(run, lines, mark)
+
+
+def _is_permalink(node: Element, around: Element) -> bool:
+    """Return whether an inline element is a sign that leads to the heading around it, or back from a footnote."""
+    if node.tag != "a" or not node.get("href").startswith("#"):
+        return False
+    return (words := node.words().lower()) in _BACK or (around.tag in _HEADINGS and words in _PERMALINKS)
 
 
 def _end_line(run: list[str], lines: list[str], mark: str) -> str:
@@ -152,6 +154,8 @@ class _Writer:
         self.references: dict[str, int] = {}
         self.notes = notes
         self.used_notes: dict[str, int] = {}
+        self.headings: list[Element] = []
+        """Headings that have been written."""
         self.card: str | None = None
         """Address of the link around the blocks being written, until one of them has taken it."""
 
@@ -189,6 +193,7 @@ class _Writer:
         elif tag == "dl" and _is_definitions(element):
             self.definitions(element, nested, found)
         elif tag == "blockquote":
+            _part_source(element)
             inner = self.blocks(element, nested + 1)
             if inner and nested < MOST_NESTED:
                 lines = "\n\n".join(inner).split("\n")
@@ -200,6 +205,9 @@ class _Writer:
         elif tag == "table":
             rows = _data_rows(element)
             if rows is not None:
+                for caption in (each for each in element.children if isinstance(each, Element)):
+                    if caption.tag == "caption":
+                        found.extend(self.blocks(caption, nested))
                 self.table(rows, found)
             else:
                 found.extend(self.blocks(element, nested))
@@ -207,8 +215,9 @@ class _Writer:
             if found and found[-1] != "---":
                 found.append("---")
         elif tag == "summary":
-            words = self.inline(element.children).strip()
-            if words and not element.has_blocks:
+            is_plain = not any(isinstance(child, Element) and child.has_blocks for child in element.children)
+            words = self.inline(element.children, heading=True).strip() if is_plain else ""
+            if words:
                 found.append(f"**{words}**")
             else:
                 found.extend(self.blocks(element, nested))
@@ -240,6 +249,7 @@ class _Writer:
             text = _BLANKS.sub(" ", self.inline(element.children, heading=True)).strip()
             text = self.with_card(text, element.children) if text else ""
         if text.strip("*_# "):
+            self.headings.append(element)
             end = "\\#" if text.endswith("#") and not text.endswith("\\#") else ""
             found.append(f"{'#' * _HEADINGS[element.tag]} {text[:-1] + end if end else text}")
 
@@ -250,7 +260,7 @@ class _Writer:
         for child in element.children:
             if not isinstance(child, Element):
                 if child.strip():
-                    items.append([_line_starts(_escaped(_BLANKS.sub(" ", child).strip()))])
+                    items.append([_line_starts(escaped(_BLANKS.sub(" ", child).strip()))])
             elif child.tag == "li":
                 if self.used_notes and child.get("id") in self.used_notes:
                     continue
@@ -286,11 +296,9 @@ class _Writer:
                 if not items:
                     items.append(inner)
                 elif len(items[-1]) == 1 and len(inner) == 1 and "\n" not in inner[0] and inner[0][0] not in "#`>|-*+!":
-                    items[-1][0] = (
-                        f"{items[-1][0]}: {inner[0]}"
-                        if items[-1][0].endswith(("*", ")", "`"))
-                        else f"{items[-1][0]}; {inner[0]}"
-                    )
+                    term = items[-1][0]
+                    sign = ":" if term.endswith(("*", ")", "`")) else "" if term.endswith(_ENDS) else ";"
+                    items[-1][0] = f"{term}{sign} {inner[0]}"
                 else:
                     items[-1].extend(inner)
         if items:
@@ -362,7 +370,7 @@ class _Writer:
     def write(self, nodes: Sequence[Element | str], pieces: list[str], inside: frozenset[str], heading: bool) -> None:
         for at, node in enumerate(nodes):
             if isinstance(node, str):
-                pieces.append(_escaped(node.replace("\v", " ")))
+                pieces.append(escaped(node.replace("\v", " ")))
                 continue
             tag = node.tag
             if tag == "br":
@@ -379,6 +387,8 @@ class _Writer:
                 pieces.append("“")
                 self.write(node.children, pieces, inside, heading)
                 pieces.append("”")
+            elif tag in ("sub", "sup") and _SCRIPT.fullmatch(script := node.words()) and not _has_any(node, _LINKS):
+                pieces.append(f"<{tag}>{script}</{tag}>")
             elif tag in _EMPHASIS and _EMPHASIS[tag] not in inside and not heading:
                 self.emphasis(node, _EMPHASIS[tag], pieces, inside, nodes[at + 1] if at + 1 < len(nodes) else "")
             else:
@@ -397,7 +407,7 @@ class _Writer:
             return
         lead, trail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
         before = next((piece[-1] for piece in reversed(pieces) if piece), " ")
-        after = following[:1] if isinstance(following, str) else "x"
+        after = following[:1] if isinstance(following, str) else " " if following.tag == "br" else "x"
         opens = bool(lead) or before.isspace() or (core[0].isalnum() and before not in "*_~\\")
         closes = bool(trail) or not after or after.isspace() or (core[-1].isalnum() and after not in "*_~")
         if not opens or not closes or core[0] in "*_~" or core[-1] in "*_~\\":
@@ -444,7 +454,7 @@ class _Writer:
         url = self.picture_address(node)
         if url is None:
             return ""
-        alt = _escaped(_BLANKS.sub(" ", node.get("alt")).strip())
+        alt = escaped(_BLANKS.sub(" ", node.get("alt")).strip())
         return f"![{alt}]({url})"
 
     def picture_address(self, node: Element) -> str | None:
@@ -474,18 +484,18 @@ class _Writer:
         pieces.append(f"[^{number}]")
         return True
 
-    def endings(self) -> Iterable[str]:
-        """Return the footnotes and the addresses of links that the text refers to."""
-        done = 0
-        while done < len(self.used_notes):  # a note may refer to another one
-            target, number = list(self.used_notes.items())[done]
-            done += 1
-            note = self.notes.get(target)
-            if note is not None:
-                words = _BLANKS.sub(" ", " ".join(_flat(self, note))).strip()
-                yield f"[^{number}]: {words}"
-        if self.references:
-            yield "\n".join(f"[{number}]: {url}" for url, number in self.references.items())
+    def written_notes(self) -> dict[str, str]:
+        """Return the footnotes that the text refers to, by their mark."""
+        found: dict[str, str] = {}
+        while len(found) < len(self.used_notes):  # a note may refer to another one
+            target, number = list(self.used_notes.items())[len(found)]
+            words = _BLANKS.sub(" ", " ".join(_flat(self, self.notes[target]))).strip()
+            found[f"^{number}"] = f"[^{number}]: {words}"
+        return found
+
+    def written_addresses(self) -> dict[str, str]:
+        """Return the addresses of links that the text refers to, by their number."""
+        return {str(number): f"[{number}]: {url}" for url, number in self.references.items()}
 
 
 def _flat(writer: _Writer, note: Element) -> Iterable[str]:
@@ -501,17 +511,26 @@ def _flat(writer: _Writer, note: Element) -> Iterable[str]:
     yield writer.inline(run)
 
 
-def footnotes(everything: Element) -> dict[str, Element]:
+def footnotes(body: Body) -> dict[str, Element]:
     """Return the elements to which a link inside of the page can refer as a footnote, by their id."""
     found: dict[str, Element] = {}
-    stack = [everything]
-    while stack:
-        element = stack.pop()
-        name = element.get("id")
-        if name and element.tag in ("li", "p", "div", "dd", "aside", "td") and _NOTE.search(name):
+    for element in body.every:
+        name = element.get("id") if element.attributes else ""
+        if name and element.tag in _NOTE_TAGS and _NOTE.search(name):
             found.setdefault(name, element)
-        stack.extend(child for child in element.children if isinstance(child, Element))
     return found
+
+
+def _part_source(quote: Element) -> None:
+    """End the line after the name of who is quoted, which forums show in a line of its own: `Ann wrote:`."""
+    children = quote.children
+    first = next((at for at, child in enumerate(children) if not isinstance(child, str) or child.strip()), None)
+    if first is None or first + 1 >= len(children):
+        return
+    source, after = children[first], children[first + 1]
+    is_glued = after[:1].isalnum() if isinstance(after, str) else not after.has_blocks and after.tag != "br"
+    if isinstance(source, Element) and source.tag == "cite" and is_glued:
+        quote.children = [*children[: first + 1], *(Element("br", {}, quote) for _ in range(2)), *children[first + 1 :]]
 
 
 def _is_definitions(element: Element) -> bool:
@@ -553,7 +572,8 @@ def _has_any(element: Element, tags: frozenset[str]) -> bool:
     return False
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text in which nothing reads as a mark of Markdown."""
     return _MARKS.sub(r"\\\g<0>", text) if _MARKS.search(text) else text
 
 

@@ -82,6 +82,22 @@ class Element:
         return " ".join(" ".join(texts(self)).split())
 
 
+class Body(Element):
+    """The root of a page's visible tree."""
+
+    __slots__ = ("every",)
+
+    def __init__(self, attributes: Mapping[str, str | None]) -> None:
+        super().__init__("body", attributes, None)
+        self.every: list[Element] = []
+        """All elements of the tree as it was read, in page order, but the root."""
+
+    def release(self) -> None:
+        """Forget the parents, when the tree is needed no more: what is not a cycle is freed without a search for it."""
+        for element in self.every:
+            element.parent = None
+
+
 def texts(element: Element) -> Iterator[str]:
     """Yield the pieces of text below an element, in page order."""
     stack: list[Element | str] = [element]
@@ -95,7 +111,7 @@ def texts(element: Element) -> Iterator[str]:
             stack.extend(reversed(node.children))
 
 
-def visible_tree(tree: LexborHTMLParser) -> Element:
+def visible_tree(tree: LexborHTMLParser) -> Body:
     """Return the body of a page with its visible elements.
 
     Hidden are: the attributes `hidden` and `aria-hidden` (of decoration: short text), a closed <dialog>, the inline
@@ -104,11 +120,12 @@ def visible_tree(tree: LexborHTMLParser) -> Element:
     """
     body = tree.body
     if body is None:
-        return Element("body", {}, None)
+        return Body({})
     hiding = _hiding_rules(tree)
     walk = _Walk(hiding)
     found = walk.read(body)
     if walk.hidden_by_style > HIDDEN_SHARE * (walk.hidden_by_style + walk.shown):
+        found.release()
         found = _Walk(frozenset(), styles=False).read(body)
     return found
 
@@ -121,9 +138,11 @@ class _Walk:
         """Characters of visible text."""
         self.hidden_by_style = 0
 
-    def read(self, body: LexborNode) -> Element:
-        root = Element("body", body.attributes, None)
-        parent, node = root, body.child
+    def read(self, body: LexborNode) -> Body:
+        root = Body(body.attributes)
+        every = root.every
+        parent: Element = root
+        node = body.child
         waiting: list[tuple[LexborNode | None, Element]] = []
         left = MOST_NODES
         while left:
@@ -145,6 +164,7 @@ class _Walk:
                     element = Element(tag, attributes, parent)
                     element.muted = element.muted or attributes.get("aria-hidden") == "true"
                     parent.children.append(element)
+                    every.append(element)
                     if element.has_blocks:
                         _mark_blocks(parent)
                     if tag == "math":
@@ -202,11 +222,44 @@ def _is_decoration(node: LexborNode, tag: str) -> bool:
 
 
 def _formula(node: LexborNode) -> str:
-    """Return the text of MathML: its TeX if the page has it, else the signs of the formula."""
+    """Return the text of MathML: its TeX if the page has it, else its signs in one line, such as `(a+b)/2`."""
     source = node.css_first("annotation[encoding='application/x-tex']")
     if source is not None:
         return " ".join(source.text().split())
-    return " ".join((node.attributes.get("alttext") or node.text(separator=" ")).split())
+    return " ".join((node.attributes.get("alttext") or _in_line(node, MOST_DEPTH)).split())
+
+
+_BETWEEN: Final = {
+    "mfrac": ("/",),
+    "msup": ("^",),
+    "msub": ("_",),
+    "mover": ("^",),
+    "munder": ("_",),
+    "msubsup": ("_", "^"),
+    "munderover": ("_", "^"),
+}
+"""Elements of MathML whose children stand above or below one another, and the signs that part them in one line."""
+
+
+def _in_line(node: LexborNode, depth: int) -> str:
+    """Write MathML in one line. Depth is limited, because a page decides how deep it nests."""
+    if node.tag == "-text":
+        return (node.text_content or "").strip()
+    if depth == 0 or node.tag in ("annotation", "annotation-xml"):
+        return ""
+    if node.tag == "mtext":
+        return node.text() or ""
+    parts = [text for child in node.iter(include_text=True) if (text := _in_line(child, depth - 1))]
+    signs = _BETWEEN.get(node.tag or "")
+    if signs and len(parts) == len(signs) + 1:
+        grouped = [part if part.isalnum() or len(part) == 1 else f"({part})" for part in parts]
+        return grouped[0] + "".join(sign + part for sign, part in zip(signs, grouped[1:], strict=True))
+    if node.tag in ("msqrt", "mroot") and parts:
+        degree = f"{parts[1]}" if node.tag == "mroot" and len(parts) == 2 else ""
+        return f"√{degree}({parts[0] if degree else ' '.join(parts)})"
+    if node.tag == "mtr":
+        return f"{', '.join(parts)};"
+    return " ".join(parts)
 
 
 def _hiding_rules(tree: LexborHTMLParser) -> frozenset[str]:
