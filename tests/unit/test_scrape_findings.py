@@ -53,7 +53,7 @@ def test_the_other_price_of_a_product_is_shown_with_its_source__PR_15() -> None:
     )
     reading = Reading(product, ("price",))
     page = Response("https://shop.example/p/1", 200, {}, html.encode(), AT, 1)
-    body, parse, _, url, status, at, wanted, _ = reading.question(page)
+    body, parse, _, url, status, at, wanted, *_ = reading.question(page)
     reading.add(page, read_page(body, parse, "text/html", url, status, at, wanted))
     task = ScrapeTask(
         number=0, target_type="product", target_url=page.url, requested_fields=("price",), workspace_id="w"

@@ -25,6 +25,16 @@ def any_of(words: Iterable[str], frame: str = "{}", flags: re.RegexFlag = re.IGN
     return re.compile(frame.replace("{}", "|".join(words)), flags)
 
 
+_CHARACTER = re.compile(r"\\.|[^\\]", re.DOTALL)
+
+
+def any_of_lower(words: Iterable[str]) -> re.Pattern[str]:
+    """Compile a pattern that matches any of these words in a text that the caller has put into lower case. Ignoring
+    case takes four times as long."""
+    pattern = _CHARACTER.sub(lambda each: each[0] if each[0][0] == "\\" else each[0].lower(), "|".join(words))
+    return re.compile(pattern)
+
+
 def by_member(groups: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """Return the name of the group of each member."""
     return {member: name for name, members in groups.items() for member in members}

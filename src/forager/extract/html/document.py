@@ -1,7 +1,6 @@
 """An HTML page, decoded, bounded and parsed once, and the ways in which it is read. Pure."""
 
 import re
-from bisect import bisect_right
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +32,9 @@ T = TypeVar("T")
 
 WORTH = 0.6
 """Share of a page up to which its beginning is parsed by itself: the limit of the cost of parsing it twice."""
+LARGE = 64 * 1024
+"""Characters of a page above which its beginning is not looked for. The search costs half of a parse, and of the large
+pages of real shops one in eleven needs no more than its beginning."""
 END = "end of the beginning"
 """Text of the comment that shows the elements open at the end."""
 _GROWING = frozenset(("h1", "title", "script", "table"))
@@ -43,25 +45,35 @@ _SIGN = re.compile(r"[\t\n\f\r ]*=")
 _TYPE_WITH_AN_ENTITY = re.compile(r"type[\t\n\f\r ]*=[\t\n\f\r ]*(?:\"[^\"]*&|'[^']*&|[^\t\n\f\r \"'>]*&)")
 
 
-class Marks(NamedTuple):
-    """Ways of marking data in a page, found by a search of its text."""
+class Marks:
+    """Ways of marking data in a page. Each is looked for when it is first asked for: in the tree, if the whole page has
+    been parsed, else by a search of its text, which costs more and may also find the word elsewhere."""
 
-    json_ld: int
-    """Position of its last name; -1 without one."""
-    microdata: bool
-    loose: bool
-    """True if it has properties, inside or outside of an item."""
-    rdfa: bool
-    base: int
-    """Position of the last <base>; -1 without one."""
+    def __init__(self, document: "Document") -> None:
+        self._document = document
 
-    @classmethod
-    def of(cls, lowered: str) -> "Marks":
-        """Search a page in lower case. A search costs a fifth of a look through the tree, and `rfind` less than
-        `in`."""
-        find = lowered.rfind
-        items, properties = find("itemscope"), find("itemprop")
-        return cls(find("ld+json"), items >= 0, properties >= 0, _has_types(lowered), find("<base"))
+    @cached_property
+    def json_ld(self) -> int:
+        """Position of its last name in the text; -1 without one."""
+        return self._document.lowered.rfind("ld+json")
+
+    @cached_property
+    def microdata(self) -> bool:
+        return self._has("itemscope")
+
+    @cached_property
+    def loose(self) -> bool:
+        """True if it has properties, inside or outside of an item."""
+        return self._has("itemprop")
+
+    @cached_property
+    def rdfa(self) -> bool:
+        return self._has("typeof") if self._document.is_parsed else _has_types(self._document.lowered)
+
+    def _has(self, attribute: str) -> bool:
+        if self._document.is_parsed:
+            return self._document.tree.css_first(f"[{attribute}]") is not None
+        return self._document.lowered.rfind(attribute) >= 0
 
 
 def _has_types(lowered: str) -> bool:
@@ -83,25 +95,27 @@ def beginning_of(source: str, lowered: str, marks: Marks) -> LexborHTMLParser | 
     Returns None if the whole page is to be parsed: there is no JSON-LD, which makes the rest unnecessary; other markup
     is in use; the end is too near to the end of the page; or what follows may change the beginning.
     """
-    if marks.json_ld < 0 or marks.microdata or marks.loose or marks.rdfa:
+    if not 0 <= marks.json_ld <= len(source) * WORTH:
         return None
     if len(source) > MOST_CHARACTERS or source.rfind("\0") >= 0:
         return None  # the places in the text would not be those of what is parsed
-    end = _end_of_markup(source, lowered, marks)
-    if end is None or end > len(source) * WORTH or _changes_what_precedes(lowered, end):
+    end = _end_of_markup(source, lowered, marks.json_ld)
+    if end is None or end > len(source) * WORTH or marks.microdata or marks.loose or marks.rdfa:
+        return None
+    if _changes_what_precedes(lowered, end):
         return None
     start = f"{source[:end]}<!--{END}-->"
     tree = LexborHTMLParser(bounded(start) if care.is_needed else start)
     return tree if _is_complete(tree) else None
 
 
-def _end_of_markup(source: str, lowered: str, marks: Marks) -> int | None:
+def _end_of_markup(source: str, lowered: str, json_ld: int) -> int | None:
     """Return where the last meta tag, base, JSON-LD script and first headline have ended, whichever is last."""
     headline = lowered.find("<h1")
-    ends = [lowered.find("</script", marks.json_ld), lowered.find("</h1", headline) if headline >= 0 else 0]
+    ends = [lowered.find("</script", json_ld), lowered.find("</h1", headline) if headline >= 0 else 0]
     if min(ends) < 0:
         return None
-    ends += [lowered.rfind("<meta"), marks.base]
+    ends += [lowered.rfind("<meta"), lowered.rfind("<base")]
     return max(end_of_tag(source, place) for place in ends if place >= 0)
 
 
@@ -136,6 +150,8 @@ MOST_LINKS = 3_000
 MOST_HEADLINES = 10
 MOST_PLACES, A_TEXT = 20, 200
 """Places of a text that are examined, and characters of the text around it."""
+A_PIECE = 8_192
+"""Bytes before a place in which a script's tags are looked for first."""
 MOST_MARKED = 200
 """JSON-LD scripts of a page that was made flat, those in comments included."""
 FORM_SHARE = 0.6
@@ -189,14 +205,20 @@ class Link:
 def decoded(body: bytes, content_type: str | None = None) -> str:
     """Return text of a page. Bytes that are valid UTF-8 are UTF-8, whatever their label: a wrong label is more
     common."""
+    return _read_text(body, content_type)[0]
+
+
+def _read_text(body: bytes, content_type: str | None = None) -> tuple[str, bytes | None]:
+    """Return the text of a page, and its bytes in UTF-8 if it came in that encoding."""
+    plain = body.removeprefix(BOM_UTF8)
     try:
-        return body.removeprefix(BOM_UTF8).decode()
+        return plain.decode(), plain
     except UnicodeDecodeError:
         pass
     try:
-        return str(html_to_unicode(content_type, body, default_encoding="cp1252")[1])
+        return str(html_to_unicode(content_type, body, default_encoding="cp1252")[1]), None
     except (LookupError, UnicodeError, ValueError):
-        return body.decode("utf-8", "replace")
+        return body.decode("utf-8", "replace"), None
 
 
 def is_binary(body: bytes, content_type: str = "") -> bool:
@@ -217,13 +239,14 @@ def is_binary(body: bytes, content_type: str = "") -> bool:
 class Document:
     """A page to read. It makes no requests: `url` is only the base of relative links.
 
-    With `markup_first` the caller expects that markup has all fields: then only the beginning of the page is
-    parsed until something else is needed. Every answer is the same as without, but for a page that is made flat because
-    of what follows its beginning (see `html_limits`): of that one the beginning is read as it was written.
+    With `markup_first` the caller expects that markup has all fields: then only the beginning of a page that is not
+    large is parsed until something else is needed. Every answer is the same as without, but for a page that is made
+    flat because of what follows its beginning (see `html_limits`): of that one the beginning is read as it was written.
     """
 
     def __init__(self, html: str | bytes, url: str = "", *, markup_first: bool = False) -> None:
-        self.source = decoded(html) if isinstance(html, bytes) else html.encode("utf-8", "replace").decode("utf-8")
+        body = html if isinstance(html, bytes) else html.encode("utf-8", "replace")
+        self.source, self._utf8 = _read_text(body)
         self.url = url
         self._markup_first = markup_first
         self._results: dict[Callable[[Document], Any], Any] = {}
@@ -239,11 +262,17 @@ class Document:
     def bounded(self) -> str:
         """The page within its limits; the source itself if it is like other pages, or if a reader makes its first
         attempt at it."""
-        return bounded(self.source) if care.is_needed else within_size(self.source)
+        if care.is_needed:
+            return bounded(self.source)
+        if self._utf8 is not None and b"\0" not in self._utf8 and len(self.source) <= MOST_CHARACTERS:
+            return self.source  # the same question about a text costs 40 times as much as about its bytes
+        return within_size(self.source)
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
         """The whole page."""
+        if self._utf8 is not None and self.bounded is self.source:
+            return LexborHTMLParser(self._utf8)  # the parser would have to encode a text first
         return LexborHTMLParser(self.bounded)
 
     @cached_property
@@ -258,6 +287,11 @@ class Document:
     def is_parsed(self) -> bool:
         """True if the whole page has been parsed."""
         return "tree" in vars(self)
+
+    @property
+    def has_lines(self) -> bool:
+        """True if the visible text has been read."""
+        return "lines" in vars(self)
 
     @cached_property
     def visible(self) -> str:
@@ -300,55 +334,67 @@ class Document:
     @cached_property
     def marks(self) -> Marks:
         """The ways of marking data that the page uses."""
-        return Marks.of(self.lowered)
+        return Marks(self)
 
     @cached_property
     def beginning(self) -> LexborHTMLParser:
         """The tree up to the end of all meta tags and JSON-LD and of the first headline, or the whole one.
 
         The first element of a kind here is the first one of the page."""
-        tree = beginning_of(self.source, self.lowered, self.marks) if self._markup_first else None
+        is_worth_a_search = self._markup_first and len(self.source) <= LARGE
+        tree = beginning_of(self.source, self.lowered, self.marks) if is_worth_a_search else None
         return tree or self.tree
-
-    @cached_property
-    def _scripts(self) -> tuple[list[int], list[int]]:
-        """Where the scripts of the source begin and end, by a search of its text."""
-        starts, ends = list[int](), list[int]()
-        place = self.lowered.find("<script")
-        while place >= 0:
-            end = self.lowered.find("</script", place)
-            starts.append(place)
-            ends.append(end if end >= 0 else len(self.lowered))
-            place = self.lowered.find("<script", end) if end >= 0 else -1
-        return starts, ends
 
     def shows(self, text: str, *, alone: bool = False, number: bool = False) -> bool:
         """Return whether a text stands between tags somewhere as whole words, outside of scripts, in any case of its
         letters. `alone`: with nothing else between the two tags. `number`: letters may touch it, as those of a currency
         do. Cheaper than the visible lines."""
         touches = str.isdigit if number else str.isalnum
-        lowered, place = self.lowered, -1
-        wanted = text.encode("latin-1", "replace").lower().decode("latin-1")
+        wanted = text.encode("utf-8", "replace")
+        lowered = wanted.lower()
+        page = self._encoded if lowered == wanted.upper() else self._encoded_in_lower_case
+        return self._shows_in(page, lowered, touches, alone=alone)
+
+    def _shows_in(self, page: bytes, wanted: bytes, touches: Callable[[str], bool], *, alone: bool) -> bool:
+        """Search the bytes of a page: that takes half the time of a text with letters beyond Latin-1."""
+        place = -1
         for _ in range(MOST_PLACES):
-            place = lowered.find(wanted, place + 1)
+            place = page.find(wanted, place + 1)
             if place < 0:
                 return False
-            end, before = place + len(wanted), max(0, place - A_TEXT)
-            if touches(lowered[place - 1 : place]) or touches(lowered[end : end + 1]):
+            end = place + len(wanted)
+            before = page[max(0, place - 4 * A_TEXT) : place].decode("utf-8", "ignore")[-A_TEXT:]
+            after = page[end : end + 4 * A_TEXT].decode("utf-8", "ignore")[:A_TEXT]
+            if touches(before[-1:]) or touches(after[:1]):
                 continue
-            opened = lowered.rfind(">", before, place)
-            if opened <= lowered.rfind("<", before, place) or self._is_in_a_script(place):
+            opened = before.rfind(">")
+            if opened <= before.rfind("<") or self._is_in_a_script(place):
                 continue
-            if not alone or (
-                not lowered[opened + 1 : place].strip() and lowered[end : end + A_TEXT].lstrip().startswith("<")
-            ):
+            if not alone or (not before[opened + 1 :].strip() and after.lstrip().startswith("<")):
                 return True
         return False
 
     def _is_in_a_script(self, place: int) -> bool:
-        starts, ends = self._scripts
-        number = bisect_right(starts, place) - 1
-        return number >= 0 and place < ends[number]
+        """Return whether a place is behind a start tag <script> with no end tag between them. A start tag in the text
+        of a script changes nothing: both have the same end."""
+        end, size = place + len("</script"), A_PIECE
+        while end > 0:
+            piece = self._encoded[max(0, end - size) : end].lower()
+            started, ended = piece.rfind(b"<script", 0, len(piece) - 1), piece.rfind(b"</script")
+            if started >= 0 or ended >= 0:
+                return started > ended
+            end, size = end - size + len("</script"), size * 8
+        return False
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        """The page's source in UTF-8."""
+        return self.source.encode("utf-8", "replace") if self._utf8 is None else self._utf8
+
+    @cached_property
+    def _encoded_in_lower_case(self) -> bytes:
+        """The same with ASCII letters in lower case, each in its place."""
+        return self._encoded.lower()
 
     def _trees(self) -> Iterator[LexborHTMLParser]:
         """Yield the beginning, and the whole tree if what is searched is not there."""
@@ -357,7 +403,7 @@ class Document:
 
     @cached_property
     def base(self) -> str:
-        element = self.beginning.css_first("base[href]") if self.marks.base >= 0 else None
+        element = next((node for node in self.beginning.tags("base") if "href" in node.attributes), None)
         return self.absolute_to(self.url, element.attributes.get("href") or "") or self.url if element else self.url
 
     def absolute(self, href: str) -> str | None:

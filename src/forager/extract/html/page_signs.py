@@ -27,11 +27,10 @@ EMPLOYMENT = any_of(spoken("employment"))
 _WORDS = frozenset("ALL TOP CUP SOS TRY MOP PEN GEL BAM AMD MAD".split())
 _CODES = "|".join(sorted(frozenset(table("currencies")["codes"].split()) - _WORDS))
 _SIGNS = "R\\$|kr|Kr|Kč|zł|Ft|lei|Lei|лв|руб|грн|ден|дин|din|Rs|RM|Rp|TL|S/|Bs|KSh|Tk|₸|د\\.إ|ر\\.س"
-AMOUNT = re.compile(
-    rf"(?:[$€£¥￥₹₽₺₪₱₫฿₩₴₦₾₼₮₡₲₵৳﷼]|\b(?:{_CODES}|{_SIGNS})\.?)\s?\d"
-    rf"|\d\s?(?:[€£₽₺₪₫฿₩₴₾₼₸円元원]|(?:{_CODES}|{_SIGNS})\b|,-|:-)"
-)
-"""An amount of money with its currency."""
+_SIGN_BEFORE = re.compile(r"[$€£¥￥₹₽₺₪₱₫฿₩₴₦₾₼₮₡₲₵৳﷼]\s?\d")
+_CODE_BEFORE = re.compile(rf"(?:{_CODES}|{_SIGNS})\.?\s?\d")
+_BEHIND = re.compile(rf"\d\s?(?:[€£₽₺₪₫฿₩₴₾₼₸円元원]|(?:{_CODES}|{_SIGNS})\b|,-|:-)")
+_WORD = re.compile(r"\w")
 PRODUCTS = ("Product", "ProductGroup", "IndividualProduct", "ProductModel", "SomeProducts", "Book", "Car", "Vehicle")
 MOST_NODES, MOST_PRICES, MOST_CONTROLS = 60_000, 400, 3_000
 LEAST_CARDS = 3
@@ -46,6 +45,7 @@ _DIGIT = re.compile(r"\d")
 _CONTROLS = (
     "button, input[type=submit], input[type=button], input[type=image], a, [role=button], add-to-cart, product-form"
 )
+_CONTROL_NAMES = ("value", "alt", "title", "aria-label")
 _AROUND = frozenset(("nav", "footer", "header", "aside"))
 _CART_CLASS = re.compile(
     r"add[-_]?to[-_]?(?:cart|bag|basket)|addtocart|buy[-_]?(?:now|button|box)|btn[-_]?cart|product[-_]form",
@@ -89,8 +89,7 @@ class PageSigns:
 
     @cached_property
     def things(self) -> tuple[Thing, ...]:
-        marks = self.document.marks
-        return tuple(things(self.document)) if marks.json_ld >= 0 or marks.microdata or marks.rdfa else ()
+        return things(self.document)
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -209,19 +208,20 @@ class PageSigns:
     @cached_property
     def prices(self) -> list[LexborNode]:
         """The elements that show one amount of money each, in page order."""
-        if not AMOUNT.search(self.document.text):
+        if not has_amount(self.document.text):
             return []
         found: list[LexborNode] = []
+        amounts: dict[int, bool | None] = {}
         body = self.document.tree.body
         for number, node in enumerate(body.traverse(include_text=True) if body else ()):
             if number > MOST_NODES or len(found) >= MOST_PRICES:
                 break
-            if node.tag != "-text":
+            if not node.is_text_node:
                 continue
             text = node.text_content or ""
-            if len(text) > 4 * LONGEST_PRICE or not _DIGIT.search(text):
+            if text.isspace() or len(text) > 4 * LONGEST_PRICE or not _DIGIT.search(text):
                 continue
-            holder = _holder(node, text)
+            holder = _holder(node, text, amounts)
             if holder is not None and holder.tag not in ("script", "style", "noscript", "option", "template"):
                 found.append(holder)
         return found
@@ -310,18 +310,36 @@ def _offer_of(thing: Thing) -> str | None:
     return "range" if any("lowPrice" in each or "highPrice" in each or "offers" in each for each in dicts) else None
 
 
-def _holder(node: LexborNode, text: str) -> LexborNode | None:
-    """Return the smallest element around a number that shows an amount with its currency, and little else."""
+def has_amount(text: str) -> bool:
+    """Return whether a text has an amount of money with its currency. Three patterns that each begin with a set of
+    characters take a fifth of the time of one."""
+    if _SIGN_BEFORE.search(text) or _BEHIND.search(text):
+        return True
+    found = _CODE_BEFORE.search(text)
+    while found is not None:
+        start = found.start()
+        if bool(_WORD.match(text, start)) != (start > 0 and bool(_WORD.match(text, start - 1))):
+            return True  # a code begins where a word does
+        found = _CODE_BEFORE.search(text, start + 1)
+    return False
+
+
+def _holder(node: LexborNode, text: str, amounts: dict[int, bool | None]) -> LexborNode | None:
+    """Return the smallest element around a number that shows an amount with its currency, and little else. `amounts`:
+    what is known of elements with several numbers; None for one that shows more than a price."""
     parent = node.parent
-    if AMOUNT.search(text):
+    if has_amount(text):
         return parent if len(text.strip()) <= 4 * LONGEST_PRICE else None
     for _ in range(3):
         if parent is None:
             return None
-        whole = parent.text(separator="")
-        if len(whole) > LONGEST_PRICE:
+        place = parent.mem_id
+        if place not in amounts:
+            whole = parent.text(separator="")
+            amounts[place] = has_amount(whole) if len(whole) <= LONGEST_PRICE else None
+        if (found := amounts[place]) is None:
             return None
-        if AMOUNT.search(whole):
+        if found:
             return parent
         parent = parent.parent
     return None
@@ -389,14 +407,15 @@ def _repeated(node: LexborNode) -> tuple[int, str] | None:
 
 
 def _is_buy(node: LexborNode) -> bool:
+    """Return whether a control puts something into a cart. Written for speed: a page has hundreds of links."""
     attributes = node.attributes
-    texts = [attributes.get(name) for name in ("value", "alt", "title", "aria-label")]
-    if node.tag != "input":
-        text = node.text(separator=" ")
-        texts.append(text if len(text) <= LONGEST_WRITTEN else None)
-    if any(text and invites_to_buy(text) for text in texts):
+    for name in _CONTROL_NAMES:
+        if (text := attributes.get(name)) and invites_to_buy(text):
+            return True
+    tag = node.tag
+    if tag != "input" and 0 < len(text := node.text(separator=" ")) <= LONGEST_WRITTEN and invites_to_buy(text):
         return True
-    if node.tag in ("a", "add-to-cart", "product-form"):
+    if tag in ("a", "add-to-cart", "product-form"):
         return False
     called = f"{attributes.get('class') or ''} {attributes.get('id') or ''} {attributes.get('name') or ''}"
     return bool(_CART_CLASS.search(called))

@@ -241,8 +241,8 @@ def things(document: Document) -> tuple[Thing, ...]:
 
 
 def _things(document: Document) -> tuple[Thing, ...]:
-    marks = document.marks
     collected = _flattened("json-ld", list(_json_ld(document)))
+    marks = document.marks  # the page has been parsed by now: its tree is asked, which costs less than its text
     if marks.microdata:
         collected += _flattened("microdata", microdata(document))
     if marks.rdfa:

@@ -34,7 +34,7 @@ Data = dict[str, Any]
 
 def read_structured(document: Document, findings: ProductFindings) -> None:
     """Add the fields of the page's main product from schema.org markup."""
-    marked = _marked(document)
+    marked = things(document)
     products = [thing for thing in of_type(marked, *PRODUCT_TYPES) if thing.depth <= 3]
     for source in ("json-ld", "microdata", "rdfa"):
         same = [each for each in products if each.source == source]
@@ -44,11 +44,6 @@ def read_structured(document: Document, findings: ProductFindings) -> None:
         elif same and not findings.values:
             findings.is_list = True
     _read_breadcrumbs(marked, findings)
-
-
-def _marked(document: Document) -> Sequence[Thing]:
-    marks = document.marks
-    return things(document) if marks.json_ld >= 0 or marks.microdata or marks.rdfa else ()
 
 
 def _main(document: Document, products: Sequence[Thing]) -> Thing | None:

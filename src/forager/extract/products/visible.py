@@ -355,7 +355,7 @@ def prefer_shown_code(document: Document, findings: ProductFindings) -> None:
     held = findings.values.get("sku")
     if held is None or held.source in ("heuristic", "script") or document.shows(str(held.value)):
         return
-    codes = _called(document) or (_labelled(document) if "lines" in vars(document) else set())
+    codes = _called(document) or (_labelled(document) if document.has_lines else set())
     findings.doubt("sku", codes.pop() if len(codes) == 1 else None)
 
 
@@ -514,10 +514,17 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
         findings.add("availability", "in_stock", "heuristic")
     _read_facts(document, findings)
     read_brand(document, lines, findings)
-    if not findings.images:
+    if not findings.images and _has_picture_of(document, headline):
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
             if (node.attributes.get("alt") or "").casefold() == headline.casefold():
                 findings.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
+
+
+def _has_picture_of(document: Document, headline: str) -> bool:
+    """Return whether some picture may have the headline as its text: most pages have none, and this costs a tenth of
+    looking for those of the main element first."""
+    wanted = headline.casefold()
+    return any((node.attributes.get("alt") or "").casefold() == wanted for node in document.tree.tags("img"))
 
 
 def _is_decided(document: Document, findings: ProductFindings) -> bool:
@@ -584,10 +591,11 @@ def _read_words(lines: Sequence[VisibleLine], findings: ProductFindings, *, in_s
             continue
         if line.tag in _HEADINGS and _OTHERS.match(line.text):
             return  # what follows is about other products
-        if "availability" not in findings and not (_OF_A_SIZE.search(line.text) or _OF_STORES.search(line.text)):
-            word = availability_of(line.text)
+        if "availability" not in findings:
+            word = availability_of(line.text)  # before the patterns of what it may belong to: few lines have one
+            is_of_another = word is not None and (_OF_A_SIZE.search(line.text) or _OF_STORES.search(line.text))
             is_template = is_below_button or (in_stock and _BADGES.match(line.text) is not None)
-            if word is not None and not (is_template and word == "out_of_stock"):
+            if not is_of_another and not (is_template and word == "out_of_stock"):
                 findings.add("availability", word, "heuristic")
         if "rating" not in findings and (rated := _RATED.search(line.text)):
             findings.add("rating", rated[1], "heuristic")

@@ -117,22 +117,30 @@ def read_discounted(document: Document, lines: Callable[[], Sequence[VisibleLine
     """Let today's price hold where the markup has the price of before: the page shows that one with a discount in per
     cent, and close to it the amount that the discount leaves. The arithmetic must be right."""
     held = findings.get("price")
-    if not held or not _DISCOUNT_SHOWN.search(document.source):
+    if not held or not (document.has_lines or document.once(_shows_discount)):
         return
     near = lines()
     for at, line in enumerate(near):
         part = " ".join(each.text for each in near[at : at + 2] if len(each.text) <= LONGEST_FORMER)
-        discount = _DISCOUNT.search(part)
+        discount = _DISCOUNT.search(part) if "%" in part else None
         if discount is None or parse_price(line.text).amount != held:
             continue
         left = held * (100 - int(discount[1])) / 100
         for below in near[at : at + 4]:
             price = parse_price(_DISCOUNT.sub(" ", below.text)) if len(below.text) <= LONGEST_FORMER else None
             if price and price.amount and price.amount < held and abs(price.amount - left) <= held * ROUNDED:
+                if not document.once(_shows_discount):
+                    return
                 currency = findings.get("currency")
                 findings.metadata.setdefault("regular_price", str(held))
                 findings.hold_price(Offered(price.amount, price.currency or currency, "selector", lowest=False))
                 return
+
+
+def _shows_discount(document: Document) -> bool:
+    """Return whether a text of the page begins with a discount. Looks through the whole source: it is asked before the
+    visible lines are read for this alone, and after they had a discount."""
+    return _DISCOUNT_SHOWN.search(document.source) is not None
 
 
 def doubt_unseen_price(document: Document, findings: ProductFindings) -> None:

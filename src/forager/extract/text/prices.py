@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Literal
 
-from forager.extract.tables import any_of, by_member, spoken, table
+from forager.extract.tables import any_of_lower, by_member, spoken, table
 
 _DATA = table("currencies")
 
@@ -228,10 +228,10 @@ _SCHEMA: dict[str, Availability] = by_member(_PRODUCTS["schema"])
 
 _PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = (
     # In this order: "no longer available" before "not available", "not in stock" before "in stock".
-    ("discontinued", any_of(_PRODUCTS["discontinued"])),
-    ("preorder", any_of(_PRODUCTS["preorder"])),
-    ("out_of_stock", any_of((*_PRODUCTS["out_of_stock"], *spoken("out_of_stock")))),
-    ("in_stock", any_of((*_PRODUCTS["in_stock"], *spoken("in_stock")))),
+    ("discontinued", any_of_lower(_PRODUCTS["discontinued"])),
+    ("preorder", any_of_lower(_PRODUCTS["preorder"])),
+    ("out_of_stock", any_of_lower((*_PRODUCTS["out_of_stock"], *spoken("out_of_stock")))),
+    ("in_stock", any_of_lower((*_PRODUCTS["in_stock"], *spoken("in_stock")))),
 )
 
 
@@ -244,4 +244,5 @@ def availability_of(text: str | None) -> Availability | None:
         return _SCHEMA[word]
     if len(text) > 200:
         return None
-    return next((meaning for meaning, pattern in _PHRASES if pattern.search(text)), None)
+    lowered = text.lower()
+    return next((meaning for meaning, pattern in _PHRASES if pattern.search(lowered)), None)
