@@ -39,6 +39,27 @@ async def test_health_is_ok_while_the_worker_lives_and_red_when_it_does_not(fron
         assert ok.json()["data"]["queue_depth"] == 1
 
 
+async def test_a_store_that_is_slow_with_its_figures_is_ready_and_one_that_answers_nothing_is_not(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("forager.api.health.PATIENCE", 0.5)
+    monkeypatch.setattr("forager.api.health.FRESH", 0.0)
+    await simple.create()
+    before = await simple.client.get("/health")
+    monkeypatch.setattr(simple.app.reports, "circuits", never)
+    slow, ready = await simple.client.get("/health"), await simple.client.get("/readiness")
+    monkeypatch.setattr(simple.app.reports, "health", never)
+    silent = await simple.client.get("/readiness")
+
+    assert slow.json()["data"]["store"] == "ok"
+    assert slow.json()["data"]["open_jobs"] == before.json()["data"]["open_jobs"] != {}
+    assert ready.status_code == 200
+    assert (silent.status_code, silent.json()["data"]["reason"]) == (503, "the store is unavailable")
+
+
 async def test_trouble_turns_health_red_and_its_reason_is_for_callers_with_the_key__S8(
     simple: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ stays.
 An output model names its kinds: `job_title: Line | None`, `contact_phone: Phone | None`. A plain `str` is a `Line`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
@@ -41,8 +41,9 @@ class Normalised(Generic[M]):
     """Fields whose value could not be used, each with the reason."""
 
 
-def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
-    """Clean the fields of an output. Other names are ignored, a missing field is null, and no input makes it fail."""
+def normalise(output: type[M], raw: Mapping[str, object], *, clean: Container[str] = ()) -> Normalised[M]:
+    """Clean the fields of an output, but those in `clean`. Other names are ignored, a missing field is null, and no
+    input makes it fail."""
     kept: dict[str, Any] = {}
     dropped: dict[str, str] = {}
     for name in output.model_fields:
@@ -50,7 +51,7 @@ def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
-            cleaned = _cleaned(output, name, value)
+            cleaned = value if name in clean else _cleaned(output, name, value)
             output.model_validate({name: cleaned})
         except ValidationError as error:
             dropped[name] = error.errors(include_url=False, include_input=False)[0]["msg"]
@@ -59,6 +60,18 @@ def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
         else:
             kept[name] = cleaned
     return Normalised(output.model_validate(kept), dropped)
+
+
+Cleaners = Mapping[str, Callable[[str], str]]
+LONG = 2_000
+"""Characters of a text from which a reader cleans it: 1 MB of entities or tags take a tenth of a second."""
+
+
+@lru_cache(maxsize=256)
+def cleaners_of(output: type[BaseModel]) -> Cleaners:
+    """Return what cleans the fields of text of an output, by name: functions that a reader can import."""
+    found = {name: _clean_of(output, name) for name in output.model_fields}
+    return {name: clean for name, clean in found.items() if clean in (one_line, paragraphs)}
 
 
 def _cleaned(output: type[BaseModel], name: str, value: object) -> Any:

@@ -57,6 +57,8 @@ class FieldFound:
     """From 0 to 1: structured data above selectors above guesses from text; lower if another source disagrees."""
     also: tuple[tuple[str, str], ...] = ()
     """Value and source of every other source that disagrees."""
+    is_clean: bool = False
+    """True if its text has been normalised: a reader does so with long texts, which would hold up the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

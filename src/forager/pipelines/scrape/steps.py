@@ -38,7 +38,7 @@ from forager.extract.html.markdown import MarkdownOptions
 from forager.extract.html.page_fit import PageFit
 from forager.extract.schemas.described import CONFIDENCE
 from forager.extract.schemas.spec import SchemaField
-from forager.extract.text.normalise import normalise
+from forager.extract.text.normalise import LONG, Cleaners, cleaners_of, normalise
 from forager.pipelines.scrape import reasons
 from forager.pipelines.scrape.describe import described_of
 from forager.pipelines.scrape.extractor import (
@@ -69,6 +69,7 @@ class Reading:
         self._extractor = extractor
         self._least = min_confidence or 0.0
         self._markdown = markdown
+        self._cleaners = cleaners_of(extractor.output)
         self._names = tuple(requested or extractor.by_default or extractor.output.model_fields)
         self.found: dict[str, tuple[FieldFound, str]] = {}
         """The finding and its page, by field."""
@@ -94,11 +95,11 @@ class Reading:
 
     def question(
         self, response: Response
-    ) -> tuple[bytes, Parse, str | None, str, int, datetime, frozenset[str], MarkdownOptions | None]:
+    ) -> tuple[bytes, Parse, str | None, str, int, datetime, frozenset[str], MarkdownOptions | None, Cleaners]:
         """Return the arguments of `read_page` for the fields that are still missing."""
         kind = response.headers.get("Content-Type")
         told = kind and str(kind), response.url, response.status, response.at
-        return (response.body, self._extractor.parse, *told, self.missing, self._markdown)
+        return (response.body, self._extractor.parse, *told, self.missing, self._markdown, self._cleaners)
 
     def add(self, response: Response, extracted: Extracted) -> None:
         """Add the findings of a page. The first page decides whether there is a login wall, and which pages to read
@@ -140,7 +141,8 @@ class Reading:
 
     def result(self, task: ScrapeTask) -> Result:
         raw = {name: finding.value for name, (finding, _) in self.found.items()}
-        clean = normalise(self._extractor.output, raw).result.model_dump(mode="json")
+        clean_already = {name for name, (finding, _) in self.found.items() if finding.is_clean}
+        clean = normalise(self._extractor.output, raw, clean=clean_already).result.model_dump(mode="json")
         known = {name: _as_answered(clean.get(name), self.pages[0]) for name in self._names}
         assert self._at is not None  # noqa: S101 - there is no result without a page
         return Result(
@@ -177,9 +179,17 @@ def read_page(
     at: datetime,
     wanted: frozenset[str],
     markdown: MarkdownOptions | None = None,
+    cleaners: Cleaners | None = None,
 ) -> Extracted:
-    """Read one page. Everything needed is an argument, because pages are read in another process."""
-    return parse(PageInput(url, decoded(body, kind), status, at, markdown), wanted)
+    """Read one page. Everything needed is an argument, because pages are read in another process. Long texts come back
+    clean: here they cost nobody else their time."""
+    extracted = parse(PageInput(url, decoded(body, kind), status, at, markdown), wanted)
+    long = {
+        name: replace(found, value=clean(found.value), is_clean=True)
+        for name, clean in (cleaners or {}).items()
+        if (found := extracted.fields.get(name)) and isinstance(found.value, str) and len(found.value) > LONG
+    }
+    return replace(extracted, fields={**extracted.fields, **long}) if long else extracted
 
 
 def _of_browser(response: Response) -> dict[str, Any]:
