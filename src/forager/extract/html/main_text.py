@@ -88,34 +88,31 @@ def title_of(document: Document, headlines: Sequence[str]) -> str | None:
     Of several headlines it is the one that shares most words with the declared title. A headline that is only the name
     of the site, as in a logo, is none.
     """
-    declared = document.metas.get("og:title") or document.title or ""
-    site = {_letters(document.metas.get("og:site_name") or ""), _letters(_host_name(document.url)), ""}
-    ends = _BEHIND.split(document.title or declared)[1:]  # the name of the site is mostly the last part
-    last = _letters(ends[-1]) if ends else ""
+    site = _site_names(document)
     of_page = [text for text in headlines if _letters(text) not in site]
-    of_page = [text for text in of_page if _letters(text) != last] or of_page[1:]
-    if of_page:
-        known = _words(declared)
-        return max(of_page, key=lambda text: len(_words(text) & known))
-    return declared_title(document)
+    if not of_page:
+        return declared_title(document)
+    known = _words(document.metas.get("og:title") or document.title or "")
+    return max(of_page, key=lambda text: len(_words(text) & known))
 
 
 def declared_title(document: Document) -> str | None:
     """Return the title that a page declares, without the name of the site."""
-    headline = document.headline
+    site, headline = _site_names(document), document.headline
     declared = document.metas.get("og:title") or document.title or ""
-    if headline and (not declared or headline.lower() in declared.lower()):
+    if headline and _letters(headline) not in site and headline.lower() in declared.lower():
         return headline[:_LONGEST_TITLE]
-    site = _letters(document.metas.get("og:site_name") or "")
     parts = [part.strip() for part in _BEHIND.split(declared)]
-    own = [part for part in parts if part and _letters(part) != site] or parts
+    own = [part for part in parts if part and _letters(part) not in site] or parts
     return (own[0] if len(own) < len(parts) else parts[0])[:_LONGEST_TITLE] or headline
 
 
-def _host_name(url: str) -> str:
-    """Return the name in a host: `bean-lab` of `www.bean-lab.co.uk`."""
-    labels = (urlsplit(url).hostname or "").removeprefix("www.").split(".")
-    return max(labels[:-1] or labels, key=len)
+def _site_names(document: Document) -> frozenset[str]:
+    """Return the letters of the names of a site: the declared one, and that in its host (`bean-lab` of
+    `www.bean-lab.co.uk`)."""
+    labels = (urlsplit(document.url).hostname or "").removeprefix("www.").split(".")
+    host = max(labels[:-1] or labels, key=len)
+    return frozenset(("", _letters(host), _letters(document.metas.get("og:site_name") or "")))
 
 
 def _words(text: str) -> frozenset[str]:
