@@ -514,17 +514,10 @@ def read_visible(document: Document, findings: ProductFindings) -> None:
         findings.add("availability", "in_stock", "heuristic")
     _read_facts(document, findings)
     read_brand(document, lines, findings)
-    if not findings.images and _has_picture_of(document, headline):
+    if not findings.images:
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
             if (node.attributes.get("alt") or "").casefold() == headline.casefold():
                 findings.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
-
-
-def _has_picture_of(document: Document, headline: str) -> bool:
-    """Return whether some picture may have the headline as its text: most pages have none, and this costs a tenth of
-    looking for those of the main element first."""
-    wanted = headline.casefold()
-    return any((node.attributes.get("alt") or "").casefold() == wanted for node in document.tree.tags("img"))
 
 
 def _is_decided(document: Document, findings: ProductFindings) -> bool:
