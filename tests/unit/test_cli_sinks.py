@@ -14,6 +14,8 @@ from forager.app.config import new_settings
 from forager.core.sink import SinkRow
 from forager.pipelines.watches.observe import _shown
 from forager.sinks.kafka.wiring import check as check_kafka
+from forager.sinks.postgres.settings import PostgresSinkSettings
+from forager.sinks.postgres.wiring import check as check_postgres
 from tests.support.cli import Forager
 from tests.support.ports import free_ports
 
@@ -124,6 +126,12 @@ def test_what_may_pass_is_a_warning_when_a_sink_is_added(forager: Forager) -> No
     service: Any = SimpleNamespace(settings=new_settings(kafka_brokers=(broker,)))
     (warning,) = check_kafka(service, SinkRow("events", "kafka"))
     assert f"{broker} does not answer now" in warning
+    port = free_ports(1)[0]
+    url = f"postgresql://user:canary@127.0.0.1:{port}/x"
+    own = PostgresSinkSettings(postgres_sink_url=url)
+    mirror: Any = SimpleNamespace(settings=SimpleNamespace(of=lambda _: own))
+    (warning,) = check_postgres(mirror, SinkRow("pg", "postgres"))
+    assert warning == f"The PostgreSQL at 127.0.0.1:{port} does not answer now: Connection refused. It is retried."
     hook = forager("sinks", "add", "hook", "--type", "webhook", "-o", "url=https://receiver.example/a")
     assert hook.code == 0
     assert "Warning: FORAGER_WEBHOOK_SECRET is not set" in hook.err

@@ -278,8 +278,8 @@ async def _files(app: App, page_id: str) -> tuple[str, list[StoredFile]]:
     files = files or await app.reports.evidence_files(task)
     if not files:
         raise NotFound(
-            f"No page is stored for task {name}. A scrape stores the page if html or screenshot is among its formats; "
-            "the page of a failure is kept for FORAGER_EVIDENCE_DAYS."
+            f"No page is stored for task {name}. A scrape stores the page with max_age, or if html or screenshot is"
+            " among its formats; the page of a failure is kept for FORAGER_EVIDENCE_DAYS."
         )
     return name, files
 

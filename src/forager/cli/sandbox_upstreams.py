@@ -121,6 +121,11 @@ def google(options: Options) -> Simulated:
             f"  export FORAGER_GOOGLE_LOCATIONS_URL={served.locations_url}",
             f"  export FORAGER_GOOGLE_REVIEWS_URL={served.reviews_url}",
             f"  echo {config.prefix}token | forager reviews run --token-file -",
+            f"A login of it, with the refresh token `1//{config.prefix}token` and a client of any id and secret:",
+            f"  export FORAGER_GOOGLE_OAUTH_URL={served.token_url.removesuffix('/token')}",
+            f"  echo 1//{config.prefix}token > refresh.txt",
+            """  echo '{"installed": {"client_id": "any", "client_secret": "any"}}' > client.json""",
+            "  forager reviews login --client client.json --refresh-token-file refresh.txt",
         ],
         lambda: {"google": served.announcement()},
     )

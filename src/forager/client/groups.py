@@ -5,7 +5,7 @@ Each is a few requests of `operations.py`; whatever is not here is there.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -51,6 +51,13 @@ class PageResult:
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fields)
+
+    def keys(self) -> KeysView[str]:
+        """The names of the fields, so that `dict(page)` are the fields."""
+        return self.fields.keys()
 
 
 @dataclass(frozen=True, slots=True)

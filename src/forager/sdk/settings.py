@@ -144,10 +144,19 @@ def _region_name(name: str) -> str:
     return name
 
 
+def _signals(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in SIGNALS:
+            raise ValueError(f"unknown signal {name!r}; choose from {', '.join(SIGNALS)}")
+    return names
+
+
+SIGNALS = ("traces", "metrics", "logs")
 Location = Annotated[Path, AfterValidator(_expanded)]
 TableOrFile = Annotated[Path | str, BeforeValidator(_table_or_file)]
 """The path of a file; or, as text, a table in a warehouse, such as `bigquery:reference.geo_zip_all`."""
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Signals = Annotated[Texts, AfterValidator(_signals)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]

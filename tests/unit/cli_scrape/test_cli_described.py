@@ -94,6 +94,31 @@ def test_a_plan_fetches_and_spends_nothing(
     assert (model.log, site.visits()) == ([], [])
 
 
+def test_a_plan_has_the_price_of_the_unblocking_service(
+    forager: Forager, site: SandboxSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    address = "https://unblock.example/?key={key}&url={url}"
+    for name, value in {"URL": address, "API_KEY": "k", "PRICE": "0.001", "MAX_USD_DAY": "1"}.items():
+        monkeypatch.setenv(f"FORAGER_VIA_{name}", value)
+    (tmp_path / "urls.txt").write_text("".join(f"{site.url(f'/jobs/plain/{n}')}\n" for n in range(3)))
+    assert "unblocking" not in forager("scrape", "plan", "urls.txt").out
+    lane = forager("lanes", "set", site.url("").split("/")[2], "--via", "--new")
+    assert lane.code == 0, lane.err
+
+    assert "unblocking service  $0.003" in forager("scrape", "plan", "urls.txt").out
+    assert forager("scrape", "plan", "urls.txt", "--json").data["via_usd"] == 0.003
+    assert site.visits() == []
+
+
+@pytest.mark.usefixtures("site")
+def test_a_schema_with_a_name_that_no_route_takes_is_refused_by_the_rule_for_names(
+    forager: Forager, schema: str
+) -> None:
+    for command in ("add", "learn"):
+        ran = forager("schemas", command, "a/b", schema)
+        assert (ran.code, "'a/b' is not a valid name; use letters" in ran.err) == (2, True), ran.err
+
+
 def test_an_unpaid_page_is_exit_code_1_with_the_remedy(
     forager: Forager, site: SandboxSite, model: SimulatedModel, schema: str
 ) -> None:

@@ -60,6 +60,25 @@ def test_any_page_is_read_without_a_type(forager: Forager, site: SandboxSite) ->
     assert "Copyright" not in result["markdown"]
 
 
+def test_a_file_in_place_of_a_url_leads_to_the_command_for_files(forager: Forager, tmp_path: Path) -> None:
+    (tmp_path / "urls.csv").write_text("url\nhttps://shop.example/\n")
+    ran = forager("scrape", "urls.csv")
+    assert ran.code == 2
+    assert "urls.csv is a file, not a URL. Read the pages that it names: forager scrape batch urls.csv" in ran.err
+
+
+def test_the_page_that_max_age_stored_is_shown_by_its_task(forager: Forager, site: SandboxSite) -> None:
+    site.answers["/reeds"] = SiteAnswer(200, ARTICLE.encode())
+    read = forager("scrape", site.url("/reeds"), "--max-age", "6h", "--json").data
+    again = forager("scrape", site.url("/reeds"), "--max-age", "6h", "--json").data
+    without = forager("scrape", site.url("/reeds"), "--json").data
+
+    assert again["meta"]["stored"]
+    for task in (read["task_id"], again["task_id"]):
+        assert forager("pages", "show", task).out == ARTICLE
+    assert "with max_age" in forager("pages", "show", without["task_id"]).err
+
+
 def test_one_format_is_printed_alone(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
     url = at(site)
     markdown = forager("scrape", url, "--http", "--as", "markdown").out

@@ -57,6 +57,12 @@ def test_a_limit_is_named(load: Load) -> None:
     assert "must be at most 65,535." in refusal(load, env={"FORAGER_PORT": "99999"}).message
 
 
+def test_a_signal_that_does_not_exist_is_refused_and_named(load: Load) -> None:
+    error = refusal(load, env={"FORAGER_OTEL_SIGNALS": "traces,metric"})
+    assert "unknown signal 'metric'; choose from traces, metrics, logs." in error.message
+    assert load(env={"FORAGER_OTEL_SIGNALS": "logs, traces"}).otel_signals == ("logs", "traces")
+
+
 def test_the_remedy_names_the_default(load: Load) -> None:
     assert "for the default, 8001" in refusal(load, env={"FORAGER_PORT": "abc"}).message
 

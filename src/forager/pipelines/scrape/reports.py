@@ -5,6 +5,7 @@ Routes and webhooks show the same reports, so the shape of a result is declared 
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from uuid import UUID
 from pydantic import Field
 
 from forager.core.database import Database, Row
-from forager.core.errors import NotFound
+from forager.core.errors import BlobMissing, NotFound
 from forager.core.hosts import host_of
 from forager.core.ids import task_numbers, task_uuid
 from forager.core.ledger import LogLine, Settlement
@@ -90,7 +91,7 @@ _COLUMNS = """t.id AS task, t.job_id AS job, j.public_id, coalesce(d.state, t.st
        CASE WHEN d.id IS NULL THEN t.error ELSE d.error END AS error,
        CASE WHEN d.id IS NULL THEN t.reason ELSE d.reason END AS reason, j.created_at, t.claimed_at,
        CASE WHEN d.id IS NULL THEN t.ended_at ELSE d.ended_at END AS ended_at, coalesce(d.cost, 0) AS cost,
-       r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at, r.from_store"""
+       r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at, r.from_store, r.stored_pages"""
 _JOINED = """JOIN jobs j ON j.id = t.job_id
 LEFT JOIN tasks_now d ON d.job_id = t.job_id AND d.kind = 'scrape.described' AND d.key = t.key
 LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key"""
@@ -148,7 +149,8 @@ async def webhook_entries(service: Service, job: UUID) -> Sequence[Mapping[str, 
 
 
 async def stored_files(service: Service, task: UUID) -> list[StoredFile]:
-    """Return the page and the screenshot that the result of a task holds, if they were requested."""
+    """Return the page and the screenshot that the result of a task holds, if they were requested, or the page that was
+    stored for `max_age`."""
     row = await _row(service.database, task)
     if row is None or not _is_completed(row):
         return []
@@ -158,6 +160,11 @@ async def stored_files(service: Service, task: UUID) -> list[StoredFile]:
     if html := result.get("html"):
         name: FileName = "rendered" if row["rendered"] else "raw"
         files.append(StoredFile(name, "text/html; charset=utf-8", html.encode(), **known))
+    elif stored := loads(row["stored_pages"] or "{}"):
+        with suppress(BlobMissing):
+            page = await service.read_page(next(iter(stored.values())))
+            kind = next((value for key, value in page.headers.items() if key.lower() == "content-type"), "")
+            files.append(StoredFile("rendered" if page.rendered else "raw", kind, page.body, **known))
     if picture := result.get("screenshot"):
         files.append(StoredFile("screenshot", "image/png", b64decode(picture), **known))
     if printed := result.get("pdf"):

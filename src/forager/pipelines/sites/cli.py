@@ -293,7 +293,7 @@ async def _write_warc(at: Reached, site: str, path: Path, *, duplicates: bool) -
                     written += 1
         if not written:
             partial.unlink()
-            raise Rejected(f"No HTML of {site} is stored. Crawl it with it: forager site crawl URL --as html")
+            raise Rejected(f"No HTML of {site} is stored. Crawl the site with it: forager site crawl URL --as html")
         partial.replace(path)
     except OSError as error:
         raise Rejected(f"--warc {path} cannot be written: {error.strerror}.") from error

@@ -28,6 +28,9 @@ def ended(job: Mapping[str, Any], words: Words = GENERAL, *, as_json: bool) -> N
     check_done(job, words)
 
 
+_NO_BUDGET = "its budget does not pay for its first request"
+
+
 def check_done(job: Mapping[str, Any], words: Words = GENERAL) -> None:
     """Raise `JobNotDone`, with what to do next, if a job is paused or some of its tasks failed."""
     if job["state"] in ("completed", "cancelled"):
@@ -35,6 +38,9 @@ def check_done(job: Mapping[str, Any], words: Words = GENERAL) -> None:
     if job["state"] == "paused":
         paused = f"Job {job['id']} is paused" + (f": {job['reason']}" if job["reason"] else "")
         raise JobNotDone(f"{render.sentence(paused)} Resume it: forager jobs resume {job['id']}")
+    if not job["failed"]:
+        why = _NO_BUDGET if job["reason"] == "budget" else job["reason"] or "see `forager jobs show`."
+        raise JobNotDone(render.sentence(f"Job {job['id']} has completed nothing: {why}"))
     raise JobNotDone(
         f"{words.tasks(job['failed'])} of job {job['id']} failed. See why: forager dead list --job {job['id']}."
         f" Run them again: {words.retry.format(job=job['id'])}"

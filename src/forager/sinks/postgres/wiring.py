@@ -1,5 +1,7 @@
 """Builds a PostgreSQL sink from its row and the settings. The driver is an extra."""
 
+import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from forager.core.errors import Rejected
@@ -36,6 +38,19 @@ def build(service: SinkService, row: SinkRow) -> Sink:
     )
     service.at_close(sink.close)
     return sink
+
+
+def check(service: SinkService, row: SinkRow) -> Sequence[str]:
+    """Return a warning if nothing listens at the address now."""
+    url = service.settings.of(PostgresSinkSettings).postgres_sink_url
+    host, port, _ = _address("" if url is None else url.get_secret_value())
+    if host is None:  # a socket in the file system, or an address of several servers: the driver finds them
+        return []
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        return [f"The PostgreSQL at {host}:{port} does not answer now: {error.strerror or error}. It is retried."]
+    return []
 
 
 def _address(url: str) -> Address:

@@ -74,7 +74,7 @@ class TargetFile:
         except UnicodeError as error:
             raise Rejected(f"{self.name} cannot be read: it is not UTF-8 text.") from error
         except OSError as error:
-            raise Rejected(f"{self.name} cannot be read: {error.strerror}.") from error
+            raise Rejected(f"{self.name or self.path} cannot be read: {error.strerror}.") from error
 
     def check(self, show: Show) -> CheckedTargets:
         """Look through the whole file. Raises `Rejected` with the first lines that are wrong."""

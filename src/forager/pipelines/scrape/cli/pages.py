@@ -326,6 +326,10 @@ def page(
     Example: forager scrape https://shop.example/product/1 --as markdown
     """
     names = [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]
+    for each in urls:
+        if "://" not in each and Path(each).is_file():
+            problem = f"{each} is a file, not a URL. Read the pages that it names: forager scrape batch {each}"
+            raise Rejected(problem, fields=[FieldError("URL", problem)])
     if len(urls) > 1:
         if extractor:
             raise Rejected("--extractor is for one page. Install it in `FORAGER_EXTRACTOR_FILES` for several.")
@@ -493,14 +497,15 @@ def show_plan(
     """Print the price of a job whose targets come in parts. A budget limits the sum, not each part."""
 
     async def work(at: Reached) -> dict[str, Any]:
-        total: dict[str, Any] = {"pages": 0, "described_pages": 0, "model": None, "expected_usd": 0.0, "worst_usd": 0.0}
+        total: dict[str, Any] = {"pages": 0, "described_pages": 0, "model": None}
+        total |= {"expected_usd": 0.0, "worst_usd": 0.0, "via_usd": 0.0}
         for part in parts:
             targets = [{name: value for name, value in each.items() if name != "max_usd"} for each in part]
             priced = await at.api.post("/jobs/plan", {"pipeline": "scrape", "params": {"targets": targets}})
             total["model"] = total["model"] or priced["model"]
             for name in ("pages", "described_pages"):
                 total[name] += priced[name]
-            for name in ("expected_usd", "worst_usd"):
+            for name in ("expected_usd", "worst_usd", "via_usd"):
                 total[name] = round(total[name] + float(priced[name]), 6)
         if max_usd is not None:
             total |= {name: min(total[name], max_usd) for name in ("expected_usd", "worst_usd")}
@@ -518,6 +523,7 @@ def show_plan(
                 ("model", render.plain(plan["model"]) if plan["model"] else None),
                 ("expected", render.money(plan["expected_usd"])),
                 ("at most", render.money(plan["worst_usd"])),
+                ("unblocking service", render.money(plan["via_usd"]) if plan["via_usd"] else None),
             ]
         )
     )

@@ -7,6 +7,7 @@ import orjson
 import typer
 
 from forager.core.errors import FieldError, Rejected
+from forager.core.ids import checked_name
 from forager.pipelines.scrape.cli.pages import MaxUsd, budget_of, one_page
 from forager.sdk.cli import render
 from forager.sdk.cli.client import JobNotDone, part
@@ -27,6 +28,7 @@ def add(
 
     Example: forager schemas add prices price.json
     """
+    checked_name(name)
     body = _read(file)
     stored = with_api(context, lambda at: at.api.put(f"/schemas/{part(name)}", body), store="created")
     _show(stored, as_json=as_json)
@@ -121,6 +123,7 @@ def learn(
 
     Example: forager schemas learn tables examples.json
     """
+    checked_name(name)
     examples = _read(file)
     if not isinstance(examples, list) or not all(isinstance(each, dict) and "values" in each for each in examples):
         problem = 'should be a list of {"url": …, "values": {…}}'
