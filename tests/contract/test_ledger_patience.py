@@ -19,7 +19,7 @@ async def wait_in_vain(rig: Rig, worker: Worker, wait: float, patience: float | 
         "wait": wait,
         "burned": False,
         "patience": patience,
-        "error": "shop.test asked for fewer calls (429).",
+        "error": "shop.test limited the rate of calls (429).",
         **more,
     }
     await worker.settle(lease, TaskState.WAITING, **said)
@@ -35,7 +35,7 @@ async def test_a_task_that_waits_too_long_without_an_attempt_is_a_dead_letter_wi
     states = [await wait_in_vain(rig, worker, 6 * HOUR, DAY) for _ in range(5)]
     assert states == ["waiting"] * 4 + ["failed"]
     task = rig.tasks(job)["t0"]
-    assert task["error"].startswith("shop.test asked for fewer calls (429). Given up after 24 hours of waiting;")
+    assert task["error"].startswith("shop.test limited the rate of calls (429). Given up after 24 hours of waiting;")
     assert "forager jobs retry" in task["error"]
     row = rig.job(job)
     assert (row["state"], row["failed"], row["retries"]) == ("failed", 1, 0)

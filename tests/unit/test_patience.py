@@ -58,7 +58,7 @@ async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None, **leas
 @pytest.mark.parametrize(
     "end",
     [
-        RateLimited("shop.test asked for fewer calls (429)."),
+        RateLimited("shop.test limited the rate of calls (429)."),
         NoHealthyProxies("none is left."),
         PoolExhausted("all browsers are taken."),
         MustSnooze(600.0, "its robots.txt cannot be read.", in_vain=True),

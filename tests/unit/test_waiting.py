@@ -33,7 +33,7 @@ OPEN_BREAKER = {"state": "open", "calls": "xxxxx", "open_for": 90.0, "at": ms(0)
     ("state", "reason", "message", "until"),
     [
         ({"next_at": ms(8)}, "rate", "next request to example.com in 8 s", 8),
-        ({"hold_until": ms(600)}, "retry_after", "example.com asked for a pause; next request in 10 min", 600),
+        ({"hold_until": ms(600)}, "retry_after", "example.com requested a pause; next request in 10 min", 600),
         ({"breaker": OPEN_BREAKER}, "breaker", "example.com failed too often; next try in 90 s", 90),
         ({"capped": True}, "cap", "the spending cap of example.com is reached for this hour, day or month", None),
     ],

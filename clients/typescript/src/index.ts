@@ -22,7 +22,7 @@ export class Forager extends Operations {
     for (let pause = 100; ; pause = Math.min(pause * 1.5, 2000)) {
       const report = await this.showJob(job);
       if (ENDED.has(report.state)) return report;
-      if (Date.now() + pause > giveUp) throw new Error(`Job ${job} is still ${report.state}; it goes on.`);
+      if (Date.now() + pause > giveUp) throw new Error(`Job ${job} is still ${report.state}; it continues.`);
       await sleep(pause);
     }
   }

@@ -113,6 +113,7 @@ def _where(document: object, position: object) -> str:
 
 
 _FULL = (
-    "The disk that holds the ledger is full. Free some room; work goes on by itself. Nothing of this request was kept."
+    "The disk that holds the ledger is full. Free some space; work then resumes by itself. Nothing of this request"
+    " was stored."
 )
 _NO_ANSWER = "The ledger's database does not answer now. Try again soon; see the log."

@@ -81,7 +81,7 @@ class JobsQuery(PageQuery):
         examples=["0f1c9b52"],
     )
     internal: bool = Field(
-        default=False, description="Also jobs that Forager creates itself: webhooks, and the standing jobs of rechecks."
+        default=False, description="Include jobs that Forager creates itself: webhooks, standing jobs of rechecks."
     )
 
 

@@ -66,7 +66,7 @@ class ActionReport(BaseModel):
 
 
 class ActionQuery(PageQuery):
-    key: str | None = Field(default=None, max_length=64, description="Only what was done with the key of this name.")
+    key: str | None = Field(default=None, max_length=64, description="Only writes with the key of this name.")
 
 
 def keys_router(keys: KeyRing) -> Router:

@@ -38,7 +38,7 @@ def list_jobs(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state, such as running or failed.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="Only jobs of this pipeline.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also jobs that Forager creates itself, such as webhooks.")
+        bool, typer.Option("--all", help="Include jobs that Forager creates itself, such as webhooks.")
     ] = False,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of jobs, newest first.")

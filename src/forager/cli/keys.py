@@ -101,7 +101,7 @@ def revoke(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def actions(
     context: typer.Context,
-    key: Annotated[str | None, typer.Option(help="Only what was done with the key of this name.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only writes with the key of this name.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number.")] = 50,
     as_json: Json = False,
 ) -> None:

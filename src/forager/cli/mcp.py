@@ -13,7 +13,7 @@ INSTALL = "pip install 'forager-data[mcp]'"
 def mcp(
     context: typer.Context,
     session: Annotated[
-        str, typer.Option(help="Name of the session, under which spends are recorded; it goes on where it ended.")
+        str, typer.Option(help="Session under which spends are recorded; an earlier one of this name continues.")
     ] = "agent",
     max_pages: Annotated[int, typer.Option(min=0, help="Pages that the session may fetch.")] = 100,
     max_credits: Annotated[int, typer.Option(min=0, help="Credits that it may spend.")] = 0,

@@ -26,11 +26,11 @@ WIDE = 120
 
 def top(
     context: typer.Context,
-    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two updates.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one view and end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show jobs, lanes and sinks live: progress, rate, cost, waits and problems. Ctrl-C ends it; the work goes on.
+    """Show jobs, lanes and sinks live: progress, rate, cost, waits and problems. Ctrl-C ends the view, not the work.
 
     Example: forager top --once
     """

@@ -182,7 +182,7 @@ class AsyncJobs:
             if report["state"] in ENDED:
                 return report
             if give_up is not None and time.monotonic() + pause > give_up:
-                raise TimeoutError(f"Job {job} is still {report['state']} after {timeout} seconds; it goes on.")
+                raise TimeoutError(f"Job {job} is still {report['state']} after {timeout} seconds; it continues.")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, LOOK_LAST)
 

@@ -37,7 +37,7 @@ class RecordedTask:
 
 
 class Recorder(Protocol):
-    """Writes down every answer before the step that asked for it goes on. Never raises: a recording that fails must
+    """Writes every answer before the step that requested it continues. Never raises: a failed recording must
     not fail the job."""
 
     def takes(self, pipeline: str) -> bool:

@@ -64,7 +64,7 @@ def refused(response: Response) -> Halt:
         )
     if status == 429:
         raise RateLimited(
-            f"Serper asked for fewer requests (429: {message}).",
+            f"Serper limited the rate of requests (429: {message}).",
             retry_after=response.retry_after(),
             facts=facts(response),
         )

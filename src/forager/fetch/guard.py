@@ -196,7 +196,7 @@ class EgressGuard:
         """Parse and check a URL without any lookup. Returns it as it will be dialled; raises `Refused`."""
         if isinstance(url, str):
             if _CONTROL.search(url):
-                raise Refused("the URL holds control characters. Remove them.")
+                raise Refused("the URL contains control characters. Remove them.")
             try:
                 url = URL(url)
             except ValueError:

@@ -220,7 +220,7 @@ def _weakness(key: str) -> str | None:
 def _sendable(key: str) -> str:
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise Rejected(
-            f"the service key holds characters that a header cannot carry. {MAKE_ONE}.",
+            f"the service key contains characters that a header cannot have. {MAKE_ONE}.",
             fields=[FieldError(VARIABLE, "use printable ASCII characters without spaces")],
         )
     return key

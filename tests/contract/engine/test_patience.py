@@ -27,7 +27,9 @@ async def test_a_site_that_answers_429_for_ever_does_not_keep_its_task(open_rig:
             await worker.run(until_idle=True)
         task = rig.tasks(job)[url]
         assert rig.job(job)["state"] == "failed"
-        assert task["error"].startswith(f"a.example:{site.port} asked for fewer calls (429). Given up after 1 seconds")
+        assert task["error"].startswith(
+            f"a.example:{site.port} limited the rate of calls (429). Given up after 1 seconds"
+        )
         assert told == [TaskState.WAITING, TaskState.FAILED]
         assert len(site.visits("/x")) == 2
 

@@ -480,7 +480,7 @@ class _Way:
         fetch, self._lane = self._fetch, lane
         if lane is not fetch.lane:
             if not lane.ours:  # given back while we read its robots.txt
-                raise MustSnooze(AT_ONCE, f"{lane.name} has gone to another worker.")
+                raise MustSnooze(AT_ONCE, f"{lane.name} now belongs to another worker.")
             if lane.room(1) == 0:
                 raise MustSnooze(BUSY, f"{lane.name} has reached its limit of requests in flight.")
             lane.in_flight += 1
@@ -561,7 +561,7 @@ class _Way:
         if slow and lane.policy.site:
             lane.slow_down(told)
             self._fetch.slowed = True
-            raise RateLimited(f"{lane.name} asked for fewer calls ({status}).", retry_after=told)
+            raise RateLimited(f"{lane.name} limited the rate of calls ({status}).", retry_after=told)
 
     def close(self) -> None:
         """Release everything, however the request ended."""

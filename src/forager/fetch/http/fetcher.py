@@ -288,7 +288,9 @@ class HttpFetcher:
             return prefix + request.job_secret.reveal()
         value = self._known(ref.name)
         if not value.isprintable() or not value.isascii():
-            raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")
+            raise Unconfigured(
+                f"{ref.name} contains characters that a header cannot have. Set it again and resume the job."
+            )
         return prefix + value
 
 

@@ -244,7 +244,7 @@ async def translated_errors() -> AsyncIterator[None]:
         raise
     except asyncpg.DiskFullError as error:
         raise StoreFull(
-            f"The disk of the ledger's database is full ({error}). Free some space; work goes on by itself."
+            f"The disk of the ledger's database is full ({error}). Free some space; work then resumes by itself."
         ) from error
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise StoreOutdated(f"The ledger's schema does not fit ({error}). Run `forager db upgrade`.") from error
@@ -253,7 +253,7 @@ async def translated_errors() -> AsyncIterator[None]:
             raise StoreError(f"The ledger refused a value: {error}") from error
         message = str(error) or type(error).__name__
         raise StoreUnavailable(
-            f"The ledger's database does not answer: {message}. Work goes on by itself when it does."
+            f"The ledger's database does not answer: {message}. Work resumes by itself when it does."
         ) from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise StoreError(f"The ledger refused a statement: {error}") from error

@@ -235,7 +235,7 @@ async def archive(db: Db, catalog: Catalog, file: int, kind: str, records: Seque
     as it was read or the file was forgotten."""
     table = catalog.records[kind]
     if await db.fetchval(_COUNTS, file) is None:
-        raise Conflict("The file was taken to be abandoned.")
+        raise Conflict("The file was considered abandoned.")
     versions = [record.version for record in records]
     as_read = [record.id for record in records], versions, [record.seen_at for record in records]
     gone = await db.fetch(_REMOVE.format(table=table.name, key=table.record.key_field), *as_read)

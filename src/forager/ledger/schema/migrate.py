@@ -139,7 +139,7 @@ def drop(connection: Connection) -> None:
                 connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
         except DBAPIError as error:
             raise StoreError(
-                f"The view {name} cannot be made again, because something of yours stands on it: {error.orig}. "
+                f"The view {name} cannot be made again, because another object of yours depends on it: {error.orig}. "
                 "Drop that, upgrade, and make it again."
             ) from error
     connection.execute(text("DELETE FROM derived"))
@@ -381,7 +381,7 @@ def _migrate(store: Store, catalog: Catalog, run: Callable[["Config"], None]) ->
         with alone(store):
             in_transaction(store, lambda db: run(alembic_config(places, db)))
     except CommandError as error:
-        raise Rejected(f"The schema cannot be moved: {error}. See `forager db current` for where it stands.") from error
+        raise Rejected(f"The schema cannot be migrated: {error}. `forager db current` shows its revisions.") from error
 
 
 def _create_if_empty(connection: Connection, catalog: Catalog) -> bool:
@@ -435,7 +435,7 @@ def _check(connection: Connection, catalog: Catalog) -> None:
     if there != wanted:
         stands = ", ".join(sorted(there)) or "nothing"
         raise StoreOutdated(
-            f"The store's schema stands at {stands}; this program needs {', '.join(sorted(wanted))}. "
+            f"The store's schema is at {stands}; this program needs {', '.join(sorted(wanted))}. "
             "Stop other processes that use it and run `forager db upgrade`."
         )
 

@@ -231,7 +231,7 @@ def translated(error: BaseException) -> BaseException:
     message = str(error)
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StoreFull(
-            f"The disk that holds the ledger is full ({message}). Free some space; work goes on by itself."
+            f"The disk that holds the ledger is full ({message}). Free some space; work then resumes by itself."
         )
     if "I/O" in message or "locked" in message or "unable to open" in message or "malformed" in message:
         return StoreUnavailable(f"The ledger's file does not answer: {message}. Run `forager doctor`.")

@@ -240,7 +240,7 @@ def archive(db: sqlite3.Connection, memory: Memory, file: int, kind: str, record
     as it was read or the file was forgotten."""
     table = memory.catalog.records[kind]
     if not db.execute(_COUNTS, (file,)).rowcount:
-        raise Conflict("The file was taken to be abandoned.")
+        raise Conflict("The file was considered abandoned.")
     as_read = [(record.id, record.version, record.seen_at) for record in records]
     gone = db.executemany(f"DELETE FROM {table.name} WHERE id = ? AND version = ? AND last_seen_at = ?", as_read)
     if gone.rowcount != len(records):

@@ -193,7 +193,7 @@ class PreviewBody(BaseModel):
     when: str | None = Field(default=None, min_length=1, max_length=LONGEST)
     key: str | None = Field(default=None, max_length=500)
     repeats: bool = False
-    days: float = Field(default=7, gt=0, le=MOST_DAYS, description="Look at the changes of this number of days.")
+    days: float = Field(default=7, gt=0, le=MOST_DAYS, description="Number of days whose changes are checked.")
 
 
 class PreviewedAlert(BaseModel):

@@ -143,9 +143,7 @@ def preview_rule(
     when: When = None,
     key: OnlyKey = None,
     repeats: Repeats = False,
-    days: Annotated[
-        float, typer.Option(help="Look at the changes of this number of days (default 7, at most 31).")
-    ] = 7,
+    days: Annotated[float, typer.Option(help="Number of days whose changes are checked (default 7, at most 31).")] = 7,
     as_json: Json = False,
 ) -> None:
     """Print how often a rule would have fired; store nothing.

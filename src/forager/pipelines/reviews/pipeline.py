@@ -40,7 +40,7 @@ def checked_token(text: str) -> str:
     if len(text) > LONGEST_TOKEN:
         raise ValueError(f"is longer than {LONGEST_TOKEN:,} characters; give the access token alone")
     if not _PRINTABLE.fullmatch(text):
-        raise ValueError("holds white space, control or non-ASCII characters; give the access token alone")
+        raise ValueError("contains white space, control or non-ASCII characters; give the access token alone")
     return text
 
 

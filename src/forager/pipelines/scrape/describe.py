@@ -164,7 +164,9 @@ def refused(response: Response) -> Halt:
         )
     if status == 429:
         raise RateLimited(
-            f"The language model asked for fewer requests ({told}).", retry_after=response.retry_after(), facts=facts
+            f"The language model limited the rate of requests ({told}).",
+            retry_after=response.retry_after(),
+            facts=facts,
         )
     if status >= 500 or status == 408:
         failed = f"The language model failed ({told})."

@@ -132,7 +132,7 @@ class PostgresSink:
             yield self._connected
         except CHANGED_TABLES as error:
             self._ready.clear()
-            raise Transient(f"PostgreSQL: {error}. The table is looked at again.") from error
+            raise Transient(f"PostgreSQL: {error}. The table is checked again.") from error
         except BAD_DATA as error:
             raise Permanent(f"PostgreSQL refuses a row: {error}.") from error
         except asyncpg.InsufficientPrivilegeError as error:

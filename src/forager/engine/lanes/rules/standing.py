@@ -87,7 +87,7 @@ def lane_waiting(name: str, policy: Lane, standing: Standing, now: datetime, *, 
         message = f"{name} failed too often; next try in {seconds_left(probe, now)}"
         return Waiting(reason=WaitReason.BREAKER, message=message, lane=name, until=probe)
     if standing.hold_until:
-        message = f"{name} asked for a pause; next request in {seconds_left(standing.hold_until, now)}"
+        message = f"{name} requested a pause; next request in {seconds_left(standing.hold_until, now)}"
         return Waiting(reason=WaitReason.RETRY_AFTER, message=message, lane=name, until=standing.hold_until)
     if standing.next_at and standing.next_at - now >= SHORTEST_TOLD:
         message = f"next request to {name} in {seconds_left(standing.next_at, now)}{slowed(name, standing, now)}"
@@ -99,7 +99,7 @@ def slowed(name: str, standing: Standing, now: datetime) -> str:
     """Return why a lane is slower than its rules, to be added to a sentence; empty if it is not."""
     if standing.slow_until is None:
         return ""
-    return f"; {name} asked for fewer calls (429) and gets fewer until {clock_time(standing.slow_until, now)}"
+    return f"; {name} limited the rate of calls (429); it gets fewer until {clock_time(standing.slow_until, now)}"
 
 
 def _breaker(known: Any, now: datetime) -> BreakerStanding:

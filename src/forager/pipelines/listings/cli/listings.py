@@ -35,11 +35,11 @@ def search(
     min_confidence: Annotated[
         int | None, typer.Option(help="Lowest confidence, 0 to 100 (default 40; inactive listings: any).")
     ] = None,
-    inactive: Annotated[bool, typer.Option("--inactive", help="Also listings that are not active any more.")] = False,
+    inactive: Annotated[bool, typer.Option("--inactive", help="Include listings that are no longer active.")] = False,
     sort: Annotated[
         str, typer.Option(help="newest, rent, beds, area (-rent, -beds, -area: downwards) or seen.")
     ] = "newest",
-    units: Annotated[bool, typer.Option("--units", help="Also show the free units that match.")] = False,
+    units: Annotated[bool, typer.Option("--units", help="Include the free units that match.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of listings.")] = 20,
     as_json: Json = False,
 ) -> None:

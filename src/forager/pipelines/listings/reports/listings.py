@@ -115,7 +115,7 @@ class ListingFilter(UnitFilter):
     min_confidence: int | None = Field(
         default=None, ge=0, le=100, description="Confidence of at least this; left out: 40 for active listings."
     )
-    inactive: bool = Field(default=False, description="Also listings that are gone or were never confirmed.")
+    inactive: bool = Field(default=False, description="Include listings that are gone or were never confirmed.")
 
     @field_validator("zip")
     @classmethod

@@ -143,7 +143,7 @@ def list_products(
     max_price: Annotated[float | None, typer.Option(help="Highest price.")] = None,
     currency: Annotated[str | None, typer.Option(help="Only prices in this currency, such as EUR.")] = None,
     min_rating: Annotated[float | None, typer.Option(help="Lowest rating, 0 to 5.")] = None,
-    gone: Annotated[bool, typer.Option("--gone", help="Also products that are gone.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Include products that are gone.")] = False,
     sort: Annotated[
         str, typer.Option(help="newest, oldest, price, rating, name or updated; -price: highest first.")
     ] = "newest",

@@ -81,7 +81,7 @@ def audit(
 @quarantine.command("list")
 def list_quarantines(
     context: typer.Context,
-    every: Annotated[bool, typer.Option("--all", help="Also those that were decided.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include those that were decided.")] = False,
     as_json: Json = False,
 ) -> None:
     """List fields whose new values are held back.

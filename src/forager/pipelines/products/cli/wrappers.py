@@ -18,7 +18,7 @@ WrapperName = Annotated[str, typer.Argument(help="Its name, as `forager products
 def list_wrappers(
     context: typer.Context,
     domain: Annotated[str | None, typer.Option(help="Only this shop, such as shop.example.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that were retired or rejected.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include those that were retired or rejected.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the wrappers of shops: state, fields, the weakest score.

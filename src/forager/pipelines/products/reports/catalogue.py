@@ -128,7 +128,7 @@ class ProductConditions(BaseModel):
     max_price: Decimal | None = Field(default=None, ge=0, le=100_000_000)
     min_rating: Decimal | None = Field(default=None, ge=0, le=5, description="Rated so, or better.")
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="Prices in this currency.")
-    gone: bool = Field(default=False, description="Also products that are gone.")
+    gone: bool = Field(default=False, description="Include products that are gone.")
 
 
 SORTS: Mapping[str, str] = {"price": "price", "rating": "rating", "name": "product_name", "updated": "changed_at"}
