@@ -6,7 +6,7 @@ Both are lists of what is allowed, so that a new module or package is inside the
 for a module inside a package replaces the package's rule for that module and what is below it; `*` in its name stands
 for any name.
 
-`pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`, or if it lies in a
+`pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`, or if it is in a
 folder whose name does (`api.py`, `api/bodies.py`); every other module is pure. A pure module may import
 `pure_may_import` and the pure modules of its own folder; an edge may also import `edges_may_import` and its own edges.
 No folder imports another. Neither imports a package of `drivers`, and a pure module none of `frameworks` either.

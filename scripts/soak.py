@@ -3,7 +3,7 @@
 Keeps `forager demo --stay` running on a data folder of its own, adds browser visits, and takes a sample every few
 seconds of what must stay flat: memory, open files, threads and processes of Forager, browsers, the write-ahead log, the
 queue, how far sinks are behind, readiness and its time. The first quarter counts as warm-up. A line is flat if the
-median of the last third of the rest is at most `ALLOWED` times that of the first third, or lies below its floor. Writes
+median of the last third of the rest is at most `ALLOWED` times that of the first third, or is below its floor. Writes
 `build/soak/samples.jsonl` and `build/soak/soak.svg`, prints one JSON object as its last line, and exits with 1 if a
 line grew.
 """

@@ -104,7 +104,7 @@ class Demo:
         return str(self.get("/jobs", pipeline=pipeline, limit=1000)[-1]["id"])
 
     def new_job(self) -> str:
-        """Create a job that goes on for some seconds."""
+        """Create a job that continues for some seconds."""
         body = {"keyword": "cafes", "state": "TX", "pages": 1}
         return str(self.api.post("/api/v1/places/jobs", json=body).json()["data"]["job_id"])
 

@@ -99,7 +99,7 @@ async def on_postgres(
         await submit(options, tasks)
         tables, dice, hits = tables_of(url), Dice(), 0
         workers = {p.pid: p for p in [start(options) for _ in range(WORKERS)]}
-        mean = tasks * 4 // 10 // (kills + stops)  # another worker goes on during a stop: keep work for the last deed
+        mean = tasks * 4 // 10 // (kills + stops)  # another worker continues during a stop: keep work for the last deed
         deeds = ["kill"] * kills + ["stop"] * stops
         for _ in range(kills + stops):
             deed = deeds.pop(dice.between(0, len(deeds) - 1))

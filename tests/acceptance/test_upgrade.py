@@ -1,4 +1,4 @@
-"""A worker goes on while a later version with one more migration upgrades the schema, and hands over to a new one."""
+"""A worker continues while a later version with one more migration upgrades the schema, and hands over to a new one."""
 
 import asyncio
 import os

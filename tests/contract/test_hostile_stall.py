@@ -1,4 +1,4 @@
-"""Hostile pages through the whole service: its event loop goes on, and `/readiness` answers, whatever a page holds.
+"""Hostile pages through the whole service: its event loop continues, and `/readiness` answers, whatever a page holds.
 
 `make bench NAME=hostile` takes 200 pages of the same search, or all of them with `--full`.
 """

@@ -1,4 +1,4 @@
-"""Standing jobs: what is added to them is added once, and they go on when they had ended."""
+"""Standing jobs: what is added to them is added once, and they continue when they had ended."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The stores that earlier releases left behind are upgraded, keep everything, and go on with their work (R18)."""
+"""The stores that earlier releases left behind are upgraded, keep everything, and continue with their work (R18)."""
 
 from pathlib import Path
 from uuid import UUID

@@ -66,7 +66,7 @@ MOST_QUESTIONS = 200
 
 
 class PostgresTables:
-    """On PostgreSQL, open work stands in `queue`; `tasks` is its identity and its history."""
+    """On PostgreSQL, open work is in `queue`; `tasks` is its identity and its history."""
 
     tasks = """(SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS state, t.rank,
       coalesce(q.attempt, t.attempt) AS attempt, coalesce(q.claim, t.claim) AS claim, t.claimed_at,

@@ -1,4 +1,4 @@
-"""The code of a page in docs/, to be run as it stands there."""
+"""The code of a page in docs/, to be run as it is there."""
 
 import re
 import sys

@@ -1,10 +1,10 @@
-"""Stores that a release left behind: every later version must be able to upgrade them and go on with their work.
+"""Stores that a release left behind: every later version must be able to upgrade them and continue with their work.
 
 `python -m tests.support.kept_store 1.0` makes those of a release, once, before it is published. A store has jobs of all
 five pipelines with their records, changes, sinks and stored pages, and one job that waits with its work undone. It is
 kept as an archive of the data folder (with the key made for it, which protects nothing else); for PostgreSQL with a
-plain dump. The code of the release is kept beside them, so that its worker can go on while a later version upgrades the
-store.
+plain dump. The code of the release is kept beside them, so that its worker can continue while a later version upgrades
+the store.
 """
 
 import asyncio

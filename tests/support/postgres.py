@@ -246,7 +246,7 @@ _FAST = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "256MB",  # it may lie in memory
+    "max_wal_size": "256MB",  # it may be in memory
     "shared_buffers": "32MB",  # all of them are searched when a database is dropped
     "jit": "off",  # it would compile the auditor's questions, which takes longer than to answer them
     "autovacuum": "off",  # databases that live for a second; a worker in one of them would delay its removal

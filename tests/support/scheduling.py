@@ -53,7 +53,7 @@ class MixedScheduling(LoadFileScheduling):  # type: ignore[misc]
         return f"{file}[{broker[1]}]" if broker else file
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Count the test at which a process died as run, so that the next process goes on behind it.
+        """Count the test at which a process died as run, so that the next process continues behind it.
 
         xdist puts it back into the queue: a test that crashes or hangs would then end one process after another, each
         after the whole limit for a test, and the run would never end. It is reported as failed in either case.

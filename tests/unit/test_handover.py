@@ -1,4 +1,4 @@
-"""A lane changes hands: the next owner goes on at the exact pace of the last, or waits for a whole window."""
+"""A lane changes hands: the next owner continues at the exact pace of the last, or waits for a whole window."""
 
 from collections import deque
 from collections.abc import Callable

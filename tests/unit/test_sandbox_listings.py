@@ -1,4 +1,4 @@
-"""The world of apartments over time, and the site that its pages lie on."""
+"""The world of apartments over time, and the site that its pages are on."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

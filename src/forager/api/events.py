@@ -93,7 +93,7 @@ TAIL = 1_000
 PAGES_AT_ONCE = 2
 """Pages that are read and encoded at the same time, over all streams."""
 REMOVED = "removed"
-"""The state of a watched job that is not in the ledger any more."""
+"""The state of a watched job that is no longer in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

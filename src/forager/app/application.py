@@ -315,7 +315,7 @@ class App:
         return timed
 
     async def cost_of_schedule(self, schedule: Schedule) -> MonthlyCost | None:
-        """Return what a schedule costs in a month; None if its jobs cost no money, or if they are not valid any more.
+        """Return what a schedule costs in a month; None if its jobs cost no money, or if they are no longer valid.
         Sends no request and spends nothing."""
         try:
             charge = await self._intake.charge(

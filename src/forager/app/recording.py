@@ -1,8 +1,8 @@
 """Recordings of jobs: every answer that a job's steps get, written to WARC files in the data folder as it arrives.
 
-An answer is in the file before the step goes on, so a killed process loses none that a commit depends on. It must never
-write a secret: no cookies, no header of a request but its type, no user and no secret parameter of a URL. The fetcher
-has already removed a secret from an answer that repeats it.
+An answer is in the file before the step continues, so a killed process loses none that a commit depends on. It must
+never write a secret: no cookies, no header of a request but its type, no user and no secret parameter of a URL. The
+fetcher has already removed a secret from an answer that repeats it.
 """
 
 import asyncio

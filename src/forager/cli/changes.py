@@ -122,7 +122,7 @@ async def _rows_of(at: "Reached", change: Mapping[str, Any]) -> list[dict[str, A
 
 
 async def _before(at: "Reached", change: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body of the record's version before this change; empty if it is not kept any more."""
+    """Return the body of the record's version before this change; empty if it is no longer kept."""
     path = f"/records/{part(change['kind'])}/{part(change['key'])}/history"
     history: Sequence[Mapping[str, Any]] = await at.api.get(path, limit=100)
     older = [each for each in history if each["version"] < change["version"] and each.get("body")]

@@ -132,7 +132,7 @@ def google(options: Options) -> Simulated:
 
 
 def apify(options: Options) -> Simulated:
-    """Apify, and the site that the listings of its actors lie on."""
+    """Apify, and the site that the listings of its actors are on."""
     ports = {name: options.apify_port + n for n, name in enumerate(ApifySandbox.host_names)}
     config = ApifyConfig(seed=options.seed, homes=options.homes)
     served = ApifySandbox(config, ports=ports if options.apify_port else {})

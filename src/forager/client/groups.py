@@ -170,7 +170,7 @@ class AsyncJobs:
         """Wait until a job has ended, and return its report.
 
         Raises `JobNotCompleted` if it is paused, or, with `check`, if it ends in another state than `completed`;
-        `TimeoutError` after `timeout` seconds, while the job goes on.
+        `TimeoutError` after `timeout` seconds, while the job continues.
         """
         await self._connection.work()
         give_up = None if timeout is None else time.monotonic() + timeout

@@ -543,7 +543,7 @@ class CrawlReport(TypedDict):
 
 
 class CrawlTaskReport(TypedDict):
-    """A URL that is crawled, and how its newest task stands: a row of the SQL view `crawl_tasks`."""
+    """A URL that is crawled, and the state of its newest task: a row of the SQL view `crawl_tasks`."""
 
     id: int
     domain_id: int | None
@@ -1198,7 +1198,7 @@ class MarketRemoved(TypedDict):
 
 
 class MarketReport(TypedDict):
-    """A market as it stands."""
+    """A market in its present state."""
 
     id: str
     display_name: str

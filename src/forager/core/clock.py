@@ -101,7 +101,7 @@ def seconds_with_unit(text: str) -> float:
 class TimeLimit:
     """`async with TimeLimit(clock, seconds):` raises `TimeoutError` when the block takes longer by that clock.
 
-    Between `stop` and `go_on` its time does not count. Pairs may overlap: it goes on after the last of them.
+    Between `stop` and `go_on` its time does not count. Pairs may overlap: it continues after the last of them.
     """
 
     __slots__ = ("_clock", "_ends_at", "_left", "_limit", "_stops", "_timer")

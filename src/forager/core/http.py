@@ -231,7 +231,7 @@ class Request:
     script: tuple[Action, ...] = ()
     """Actions of a browser after it has loaded the URL; ignored for plain HTTP."""
     keep: bool | Literal["bytes"] = False
-    """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again.
+    """Store the answer before the step continues: `Response.blob` is then the URL by which it can be read again.
     `bytes`: store the body and its type without its address, so that the same file of two addresses is stored once."""
     enough: Callable[["Response"], Awaitable[bool]] | None = field(default=None, compare=False, repr=False)
     """For `auto`: awaited with a page that shows nothing without scripts. If it returns True, because the data of the

@@ -2,7 +2,7 @@
 
 A sink that cannot be reached raises `Transient` (or an `OSError`, or a `TimeoutError`): the engine waits and hands the
 same batch over again. A sink that is reachable and refuses what it was given raises `Permanent` (or a `ValueError`, a
-`TypeError`, a `LookupError`): the engine finds the change that is refused, sets it aside, and goes on with the rest.
+`TypeError`, a `LookupError`): the engine finds the change that is refused, sets it aside, and continues with the rest.
 """
 
 from collections.abc import Mapping, Sequence

@@ -275,7 +275,8 @@ class LastNumbers:
 
 
 def resolved(job: RestoredJob) -> RestoredJob:
-    """Return the job as it goes on: what was in flight is queued, and a task whose predecessor runs again waits for it.
+    """Return the job as it continues: what was in flight is queued, and a task whose predecessor runs again waits for
+    it.
 
     The mirror can show two ends of one transaction apart: a follower that was skipped because of its predecessor, and
     the predecessor still queued. Such a follower is queued again, for the predecessor's end decides about it.

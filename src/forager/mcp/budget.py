@@ -1,7 +1,7 @@
 """The budget of an agent's session: pages, credits, dollars, minutes. Checked before every spend, recorded after it.
 
-The ledger keeps every spend under the session's name, so that a session that goes on after a restart goes on with what
-is left. A job is reserved with its worst case, and settled with what it really cost as soon as it has ended.
+The ledger keeps every spend under the session's name, so that a session that continues after a restart continues with
+what is left. A job is reserved with its worst case, and settled with what it really cost as soon as it has ended.
 """
 
 import asyncio

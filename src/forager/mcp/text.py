@@ -2,7 +2,7 @@
 Pure.
 
 A page may contain text that is meant for a model ("ignore your instructions …"). Such text stays what it is, data: it
-stands between two marks with a random word, which a page cannot guess and so cannot close early. Characters that
+is between two marks with a random word, which a page cannot guess and so cannot close early. Characters that
 people do not see, with which text is hidden from them, are removed.
 """
 

@@ -2,7 +2,7 @@
 
 `/jobs/<layout>/<n>`       a posting; `layout` is one of `JOB_LAYOUTS`
 `/profiles/<layout>/<n>`   a person; `layout` is one of `PROFILE_LAYOUTS`
-`/companies/<layout>/<n>`  a company's home page; its contact and about pages lie under it
+`/companies/<layout>/<n>`  a company's home page; its contact and about pages are under it
 
 The values of a page are known beforehand (`job`, `person`, `company`), so that a test can check an extraction.
 """

@@ -18,7 +18,7 @@ SWAY = SerperConfig(latency_ms=5, latency_sigma=1.0, rate_limit=None)
 
 
 class MovableClock(SystemClock):
-    """A wall clock that a test can put forward; the monotonic one goes on as it does."""
+    """A wall clock that a test can put forward; the monotonic one continues as it does."""
 
     ahead = timedelta()
 

@@ -1,4 +1,5 @@
-"""Pages that a step keeps: stored before it goes on, read without lane or network, fetched again when they are lost."""
+"""Pages that a step keeps: stored before it continues, read without lane or network, fetched again when they are
+lost."""
 
 import os
 from collections.abc import AsyncIterator, Callable

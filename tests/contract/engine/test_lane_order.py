@@ -24,7 +24,7 @@ def shared() -> Pipeline:
 
 
 def in_order(worker: Worker) -> list[str]:
-    """The lane of each task in the order in which they ended, as long as the worker goes on."""
+    """The lane of each task in the order in which they ended, as long as the worker continues."""
     ended: list[str] = []
 
     def note(group: Sequence[Settlement]) -> None:

@@ -71,7 +71,7 @@ async def test_a_lost_session_is_replaced_and_its_late_commits_are_refused__PL_6
 
 
 async def test_the_fence_alone_refuses_a_late_commit__PL_6(open_rig: OpenRig) -> None:
-    """With the heartbeat deaf, nothing but the claim stands between a lost task and a second effect."""
+    """With the heartbeat deaf, nothing but the claim is between a lost task and a second effect."""
     rig = await open_rig(acts(), lease=30.0)
     job = await rig.submit(many(20, seconds=0.3))
     worker = rig.worker()

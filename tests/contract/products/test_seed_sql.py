@@ -1,4 +1,4 @@
-"""The sample statements of the crawler's design run as they stand in a plain session on PostgreSQL, and do what they
+"""The sample statements of the crawler's design run as they are in a plain session on PostgreSQL, and do what they
 state."""
 
 import asyncio

@@ -199,7 +199,7 @@ async def _everything_told(service: Service) -> AsyncIterator[str]:
 
 
 async def _everything_stored(request: pytest.FixtureRequest, home: Path) -> str:
-    """A dump of every table, and whatever lies in the data folder."""
+    """A dump of every table, and whatever is in the data folder."""
     files = "".join(path.read_bytes().decode("latin-1") for path in home.rglob("*") if path.is_file())
     if (home / "ledger.db").exists():
         with sqlite3.connect(home / "ledger.db") as embedded:

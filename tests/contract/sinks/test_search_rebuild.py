@@ -36,7 +36,7 @@ async def test_a_rebuild_beside_a_running_sink_loses_nothing_and_is_searchable_a
         if parts < 4:
             await make_changes(engine.ledger, 5 + parts)
         changes = await things(engine)
-        await writer.put(changes[seen:])  # the sink goes on with the index that the alias names
+        await writer.put(changes[seen:])  # the sink continues with the index that the alias names
         seen = len(changes)
         left = await index.rebuild(4, go_on=True)
         parts += 1

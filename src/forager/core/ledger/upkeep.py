@@ -31,8 +31,8 @@ class LedgerUpkeep(Protocol):
         """Write a job back as a mirror shows it, with its own numbers, its tasks in their states and its records; plan
         nothing. What was in flight is queued. Returns False, and changes nothing, if the ledger has the job.
 
-        Numbers of changes, claims, jobs and tasks go on after `last`. Raises `Conflict` if the job's number is another
-        job's, and `Rejected` for a task that no pipeline can read.
+        Numbers of changes, claims, jobs and tasks continue after `last`. Raises `Conflict` if the job's number is
+        another job's, and `Rejected` for a task that no pipeline can read.
         """
         ...
 

@@ -103,7 +103,7 @@ class BatchWork:
         """
         leased, self._leased = self._leased, []
         if not self._heart.alive:
-            return ()  # they are not ours any more
+            return ()  # they are no longer ours
         self._flight.start(leased)
         while self._flight.running:
             if self._rest is None or self._rest[2] <= 0:

@@ -193,7 +193,7 @@ class Worker:
         failures = 0
         while not (self._stopping and not self._flight.running and not self._flight.finished):
             if listener.done():
-                listener.result()  # new work is not announced any more: better to fail than to be idle for ever
+                listener.result()  # new work is no longer announced: better to fail than to be idle for ever
             try:
                 session = await self._keep_alive(session)
                 if self._unsure:

@@ -132,7 +132,7 @@ def _changes_what_precedes(lowered: str, end: int) -> bool:
 
 
 def _is_complete(tree: LexborHTMLParser) -> bool:
-    """Return whether the comment at the end is one, and stands in no element that may still grow."""
+    """Return whether the comment at the end is one, and is in no element that may still grow."""
     body = tree.body
     # The parser adds an empty body if the text has ended before it.
     node = body.prev if body is not None and body.child is None else tree.root
@@ -189,7 +189,7 @@ class VisibleLine(NamedTuple):
 
     text: str
     tag: str
-    """The block that it stands in: h1, p, li, dt …"""
+    """The block that it is in: h1, p, li, dt …"""
     area: str
     """The part of the page: header, footer, nav, aside, form, main, or nothing."""
     bold: bool = False
@@ -346,7 +346,7 @@ class Document:
         return tree or self.tree
 
     def shows(self, text: str, *, alone: bool = False, number: bool = False) -> bool:
-        """Return whether a text stands between tags somewhere as whole words, outside of scripts, in any case of its
+        """Return whether a text is between tags somewhere as whole words, outside of scripts, in any case of its
         letters. `alone`: with nothing else between the two tags. `number`: letters may touch it, as those of a currency
         do. Cheaper than the visible lines."""
         touches = str.isdigit if number else str.isalnum

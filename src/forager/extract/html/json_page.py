@@ -1,7 +1,7 @@
 """A JSON answer as a page: what an application shows of it, in the order of the answer, for readers of pages. Pure.
 
 Portals send a page's content to their own programs as JSON. Each text of it becomes an element whose class is its key,
-so that an address is found by its name and a label stands before its value, as on a page.
+so that an address is found by its name and a label is before its value, as on a page.
 """
 
 import re

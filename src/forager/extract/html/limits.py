@@ -226,7 +226,7 @@ class Depth:
                 return
 
     def _end_others(self, name: str) -> None:
-        """End the open table: a table ends another one unless it stands in a cell of it."""
+        """End the open table: a table ends another one unless it is in a cell of it."""
         if name in self._stack:
             for number, each in enumerate(self._stack):
                 if each == name and (name != "table" or self._walls[number] + 1 == self._wall):
@@ -370,7 +370,7 @@ def _is_plain(token: re.Match[str], depth: Depth) -> bool:
 
 
 def _hides_its_end(script: str) -> bool:
-    """Return whether `<!--<script>` stands open at the end of a script's content: then the next </script> does not end
+    """Return whether `<!--<script>` is open at the end of a script's content: then the next </script> does not end
     it.
 
     `-->` ends both, so only the text after the last one counts: templates kept in a script have many comments.

@@ -173,7 +173,7 @@ def page_hints(document: Document) -> PageHints:
     )
 
 
-# Values that a page gives after a label: `Location: Berlin`, or a heading and what stands under it. Pure.
+# Values that a page gives after a label: `Location: Berlin`, or a heading and the text under it. Pure.
 
 
 LONGEST_VALUE = 300

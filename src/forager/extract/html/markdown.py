@@ -397,7 +397,7 @@ class _Writer:
     def emphasis(
         self, node: Element, mark: str, pieces: list[str], inside: frozenset[str], following: Element | str
     ) -> None:
-        """Write emphasis where Markdown can express it: its marks must stand at the edge of a word."""
+        """Write emphasis where Markdown can express it: its marks must be at the edge of a word."""
         inner: list[str] = []
         self.write(node.children, inner, inside | {mark}, False)
         text = "".join(inner)
@@ -589,7 +589,7 @@ def _escape_start(found: re.Match[str]) -> str:
 
 
 def _safe(url: str | None) -> str | None:
-    """Return an address that may stand between brackets."""
+    """Return an address that may be between brackets."""
     return _SAFE_URL.sub(lambda sign: f"%{ord(sign[0]):02X}", url) if url else None
 
 

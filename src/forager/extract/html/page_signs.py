@@ -247,7 +247,7 @@ class PageSigns:
 
     @cached_property
     def controls(self) -> list[tuple[LexborNode, bool]]:
-        """The controls that put something into a cart, in page order; True for those that stand outside of repeated
+        """The controls that put something into a cart, in page order; True for those that are outside of repeated
         blocks, menus, header and footer."""
         builds: Counter[tuple[int, str]] = Counter()
         found = []
@@ -352,7 +352,7 @@ def _build(node: LexborNode) -> str:
 
 
 def _grouped(prices: list[LexborNode]) -> tuple[dict[int, int], list[int | None]]:
-    """Group prices by the repeated blocks that they stand in: the block is the lowest ancestor that has a link and,
+    """Group prices by the repeated blocks that they are in: the block is the lowest ancestor that has a link and,
     under the same parent or in the same build, siblings that have a link and a price themselves."""
     paths: list[list[tuple[tuple[int, str], int]]] = []
     blocks: dict[tuple[int, str], set[int]] = {}

@@ -319,7 +319,7 @@ def _resolved(value: Any, named: dict[str, dict[str, Any]]) -> Any:
 
 
 def _walk(roots: list[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield every mapping, with how deep it stands; @graph and lists do not count as depth."""
+    """Yield every mapping, with its depth; @graph and lists do not count as depth."""
     stack: list[tuple[int, Any]] = [(0, root) for root in reversed(roots)]
     nodes = 0
     while stack and nodes < MOST_NODES:

@@ -238,7 +238,7 @@ _BETWEEN: Final = {
     "msubsup": ("_", "^"),
     "munderover": ("_", "^"),
 }
-"""Elements of MathML whose children stand above or below one another, and the signs that part them in one line."""
+"""Elements of MathML whose children are above or below one another, and the signs that part them in one line."""
 
 
 def _in_line(node: LexborNode, depth: int) -> str:

@@ -180,14 +180,14 @@ def _is_no_product(home: ListingValues, scope: Sequence[VisibleLine]) -> bool:
 
 
 def _has_street(home: ListingValues) -> bool:
-    """Return whether the street is one: it stands in an address, or has a word for a street. A headline that begins
+    """Return whether the street is one: it is in an address, or has a word for a street. A headline that begins
     with a number may be a model (`2016 Colorado`), and any text with commas an offer (`12 gears, new`)."""
     source = home.source("street")
     return source is not None and (source not in ("css:h1", "text:address") or has_street_word(home.get("street")))
 
 
 def _has_own_street(home: ListingValues) -> bool:
-    """Return whether the street stands where the address of the item does. One in the text may be that of the shop."""
+    """Return whether the street is where the address of the item does. One in the text may be that of the shop."""
     return _has_street(home) and home.source("street") != "text:address"
 
 

@@ -1,6 +1,6 @@
 """A home by its page: structured data first, then the text around the headline. Pure.
 
-Prices stand all over such a page: per area, deposits, mortgages, averages of the street, other homes. Only the amount
+Prices are all over such a page: per area, deposits, mortgages, averages of the street, other homes. Only the amount
 next to a word for the price, or the first one near the headline, is the price.
 """
 
@@ -248,7 +248,7 @@ def _is_label(text: str) -> bool:
 
 
 def _labels(scope: Sequence[VisibleLine], at: int) -> bool:
-    """Return whether the line above is a label for the price, and not one that stands under the amount before it."""
+    """Return whether the line above is a label for the price, and not one that is under the amount before it."""
     return at > 0 and _is_label(scope[at - 1].text) and not (at > 1 and _is_below(scope, at - 2))
 
 

@@ -267,7 +267,7 @@ def _plain_json(name: str, each: Any) -> Any:
 
 
 def _around(name: str, text: str, wanted: Any) -> tuple[str, str] | None:
-    """Return what stands before and after the value in a text that is nothing but the value and its label."""
+    """Return the words before and after the value in a text of a value and its label."""
     if name not in _TEXTS:
         value = value_of(name, text)
         return ("", "") if value is not None and _plain(value) == _plain(wanted) else None

@@ -159,7 +159,7 @@ _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 
 def is_in_stock(document: Document) -> bool:
     """Return whether a button puts the product into a cart: a shop shows another one, or none, for what it does not
-    have. The buttons of other products, which stand in repeated blocks, count only on a page without one of its own."""
+    have. The buttons of other products, which are in repeated blocks, count only on a page without one of its own."""
     controls = document.once(PageSigns).controls
     own = [node for node, is_alone in controls if is_alone]
     worded = [node for node, _ in controls if _is_button(node)] or _buttons(document)
@@ -213,7 +213,7 @@ def _has_others_below(document: Document) -> bool:
 
 
 def _has_labelled_price(document: Document) -> bool:
-    """Return whether a word for price, or another fact of a product, stands shortly before an amount with its
+    """Return whether a word for price, or another fact of a product, is shortly before an amount with its
     currency."""
     lines = document.shown
     for at, line in enumerate(lines):
@@ -337,7 +337,7 @@ def _called(document: Document) -> set[str]:
 
 
 def _is_in_a_tag(lowered: str, word: str) -> bool:
-    """Return whether a word stands between `<` and `>` somewhere, or in too many places to look at all of them."""
+    """Return whether a word is between `<` and `>` somewhere, or in too many places to look at all of them."""
     place = lowered.find(word)
     for _ in range(MOST_PLACES):
         if place < 0:

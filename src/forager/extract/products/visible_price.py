@@ -156,7 +156,7 @@ def doubt_unseen_price(document: Document, findings: ProductFindings) -> None:
 
 
 def _struck(document: Document) -> frozenset[str]:
-    """Return the digits of amounts that are crossed out or stand in elements named after a former price, and nowhere
+    """Return the digits of amounts that are crossed out or are in elements named after a former price, and nowhere
     in one named after a price otherwise: some templates have an empty or equal price of before for every product."""
     nodes = document.tree.css(_FORMER)[:MOST_NODES]
     called = "".join(node.attributes.get("class") or "" for node in nodes)

@@ -128,7 +128,7 @@ def text_at(document: Document, path: FieldPath, blocks: list[tuple[str, Any]]) 
 
 
 def bare(text: str, before: str, after: str) -> str | None:
-    """Return a text without what stands before and after the value; None if it does not have them."""
+    """Return a text without the words around the value; None if it does not contain them."""
     if not text.startswith(before) or not text.endswith(after) or len(text) <= len(before) + len(after):
         return None
     return text[len(before) : len(text) - len(after)].strip()

@@ -250,7 +250,7 @@ def _country_near(texts: Sequence[str], at: int) -> str | None:
 
 
 def _last_name(words: str, after_number: bool = False) -> str | None:
-    """The city in what stands before a state: what follows the street's last word, if a street is there."""
+    """Return the city in the words before a state: those after the street's last word, if there is a street."""
     names = words.split()
     ends = [index for index, name in enumerate(names[:-1]) if _STREET_END.fullmatch(name.strip(","))]
     if ends and is_city_in(" ".join(names[ends[-1] :]), None):  # `North Vancouver`, `West Palm Beach`
@@ -274,7 +274,7 @@ def named_city(texts: Sequence[str], at: int, region: str | None) -> NormalizedL
     if _SENTENCE.search(street):
         return None
     country = country_code(name, codes=False)
-    if country and comma:  # the city stands before the country
+    if country and comma:  # the city is before the country
         street, comma, name = street.rpartition(",")
         name = POSTCODE.sub("", name).strip(" .,-")
     state = state_code(name, "US") if comma and country in (None, "US") and region in (None, "US") else None

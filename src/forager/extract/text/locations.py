@@ -194,7 +194,7 @@ def _word(address: Mapping[str, Any], *names: str) -> str:
 
 
 def _take_country(parts: list[str]) -> tuple[str | None, list[str]]:
-    """Read from the end. A code that may be a state of the USA is not a country if a city stands before it."""
+    """Read from the end. A code that may be a state of the USA is not a country if a city is before it."""
     if not parts:
         return None, parts
     if len(parts) > 2 and POSTCODE.fullmatch(parts[-1]) and country_code(parts[-2], codes=False):

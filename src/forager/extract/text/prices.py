@@ -85,7 +85,7 @@ _NUMBER = re.compile(
 _BETWEEN = re.compile(r"(?<![.,\d])(\d+(?:[., ]\d{3})*)\s*(?:[€$£]|€uro)\s*(\d{2})(?![\d.,]|\s*[€$£])")
 """The symbol as the decimal point: `12€99`."""
 _SEVERAL = re.compile(r"\s*(?:for|für|pour|voor|por|za|x|×)\s*(?=[^\d\s]{0,4}\s*\d)", re.IGNORECASE)
-"""`2 for £3`: stands between a count and the price of that count."""
+"""The word between a count and the price of that count: `2 for £3`."""
 _NOW = re.compile(r"\b(?:now|jetzt|aktuell|maintenant|ahora|adesso|nu|teraz|nyní|сейчас)\b", re.IGNORECASE)
 _FREE = re.compile(r"^\W*(?:free|gratis|kostenlos|gratuit|бесплатно)\W*$", re.IGNORECASE)
 _CLOSE = re.compile(rf"(?:[.,]?[-–—]{{1,2}})?{_BLANK}*")
@@ -199,7 +199,7 @@ def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates:
 
 
 def _belong(text: str, match: re.Match[str], mark: Span) -> bool:
-    """Return whether a currency stands next to a number and does not belong to the number after it."""
+    """Return whether a currency is next to a number and does not belong to the number after it."""
     (start, end), (first, last) = match.span(), mark
     if last <= start:
         return start - last <= 3 and not text[last:start].strip(" \u00a0\u2009\u202f:.")

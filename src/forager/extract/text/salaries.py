@@ -21,7 +21,7 @@ _CODES = (
 )
 _SIGN = rf"(?:R\$|US\$|(?:CA|C|AU|A|NZ|S|HK)\$|[£€$¥₹₽₪₺]|\b(?:{_CODES})\b|\bkr\.?|\bRs\.?)"
 _AFTER = rf"(?:{_SIGN}|zł|Kč|Ft|円|元|лв|руб\.?|грн|[Ee]uros?\b)"
-"""The sign of a currency that may stand after the number."""
+"""The sign of a currency that may be after the number."""
 _NUMBER = r"\d{1,2}(?:,\d{2})+,\d{3}|\d{1,3}(?:[.,'’\s ]\d{3})+(?!\d)(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
 """Digits in groups, those of India among them (`5,00,000`)."""
 _TO = r"(?:-|–|—|～|〜|to|bis|tot|till|til|hasta|à|a|do|až|до)"
@@ -39,7 +39,7 @@ _PER = re.compile(
     re.IGNORECASE,
 )
 _BEFORE = _DATA["before"]
-"""Words for pay that name its period, and stand in front of it."""
+"""Words for pay that name its period, and are in front of it."""
 _PERIODS = by_member(_DATA["periods"])
 
 _STEMS = (

@@ -49,7 +49,7 @@ def is_tracking(name: str) -> bool:
 
 
 def same_site(one: str, other: str) -> bool:
-    """Return whether two URLs lie in one site: the same host, or hosts of one registered domain as far as a name
+    """Return whether two URLs are in one site: the same host, or hosts of one registered domain as far as a name
     shows it."""
     try:
         return site_of(one) == site_of(other)
@@ -71,7 +71,7 @@ def _is_host(host: str) -> bool:
 
 
 def _kept(query: str) -> str:
-    """Return the query as it stands, without the parameters that track: order, blanks and repeats may mean
+    """Return the query without tracking parameters and otherwise unchanged: order, blanks and repeats may mean
     something."""
     parts = [part for part in query.split("&") if part and not is_tracking(parameter_name(part))]
     return quote("&".join(parts), safe="%/?:@!$&'()*+,;=~-._[]{}|^`\\")

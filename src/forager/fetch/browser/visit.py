@@ -404,8 +404,8 @@ def _ms(seconds: float) -> float:
 
 
 SETTLE = 5.0
-"""Seconds that a page may go on loading after its document has arrived. A page that never stops loading is then taken
-as it is."""
+"""Seconds that a page may continue loading after its document has arrived. A page that never stops loading is then
+taken as it is."""
 SPARE = 15.0
 THUMBNAIL_TIMEOUT = 2.0
 OPEN_TIMEOUT = 10.0

@@ -527,7 +527,7 @@ class PostgresLedger(SharedVerbs):
         try:
             await self._drain.page(DRAIN_PER_TURN)
         except StoreError:
-            return  # the sweep goes on with it
+            return  # the sweep continues with it
 
 
 DRAIN_PER_TURN = 500

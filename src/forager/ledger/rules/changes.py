@@ -227,7 +227,7 @@ class ChangeReader:
             values["job"] = str(job)
         bodies = await self._join(table, values)
         if len(bodies) < len(keys) and table.record.identity is not None:
-            # A row that has been renamed since stands under its stronger name; the change was made under the weaker.
+            # A row that has been renamed since is under its stronger name; the change was made under the weaker.
             renamed = await self._join(table, {**values, "identity": table.record.identity})
             for number in renamed.keys() - bodies.keys():
                 bodies[number] = {**renamed[number], table.record.key_field: keys[number]}

@@ -80,7 +80,7 @@ def in_batches(settlements: Iterable[Settlement]) -> Iterator[UpdateBatch]:
 
 
 class StoredRow(NamedTuple):
-    """A row of world scope as it stands."""
+    """A row of world scope in its present state."""
 
     version: int
     gone_at: int | None

@@ -253,7 +253,7 @@ idempotency = Table(
     Index("ix_idempotency_job_id", "job_id"),
 )
 
-# Jobs that were removed: changes and records of theirs still name them.
+# Jobs that were removed: their changes and records still name them.
 past_jobs = Table(
     "past_jobs",
     metadata,

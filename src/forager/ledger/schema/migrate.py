@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Derived objects: views, with their triggers and functions, that can be made again from the tables at any time.
 #
-# They are dropped before and made after every upgrade and never stand in a migration, because a view on a table makes
+# They are dropped before and made after every upgrade and are never in a migration, because a view on a table makes
 # Alembic's batch mode fail. The table `derived` lists what the last program made, so that the next one can drop all of
 # it, including objects that it no longer has itself.
 
@@ -326,7 +326,7 @@ def downgrade(store: Store, catalog: Catalog, revision: str) -> None:
 
 
 def current(store: Store) -> list[str]:
-    """Return the revisions that the store stands at, one per branch; none in an empty store."""
+    """Return the revisions that the store is at, one per branch; none in an empty store."""
     return in_transaction(store, lambda db: sorted(_versions(db)))
 
 
@@ -451,7 +451,7 @@ def _refuse_unknown(there: frozenset[str], places: Sequence[Path]) -> None:
 
 
 def _views_for_what_is_there(connection: Connection, places: Sequence[Path]) -> list[DerivedView]:
-    """After a downgrade, the views of a branch that does not stand at its head would not fit its tables."""
+    """After a downgrade, the views of a branch that is not at its head would not fit its tables."""
     there = _versions(connection)
     whole = [place for place in places if heads([place]) <= there]
     if places and places[0] not in whole:

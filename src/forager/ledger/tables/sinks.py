@@ -28,7 +28,7 @@ FROM tail t LEFT JOIN cursors c ON c.sink = :sink LEFT JOIN lanes l ON l.name = 
 """
 # The fence: a session that has lost the sink's lane can no longer move it. A position that was removed with its sink is
 # not stored again by a delivery that is still under way, because it would keep changes from being pruned: the removal
-# pauses the lane first, and a new position is stored only for a lane that is not paused. A WHERE must stand before
+# pauses the lane first, and a new position is stored only for a lane that is not paused. A WHERE must be before
 # ON CONFLICT, or SQLite takes the latter for a join.
 _ADVANCE = """
 INSERT INTO cursors (sink, position, moved_at, delivered, rate)

@@ -22,7 +22,7 @@ LONGEST_BODY = 20_000
 
 
 class NotifyChannel(TableRow):
-    """A channel. Its address is a secret and lies in the vault."""
+    """A channel. Its address is a secret in the vault."""
 
     table: ClassVar[str] = "notify_channels"
     key: ClassVar[tuple[str, ...]] = ("name",)
@@ -83,7 +83,7 @@ class FiredAlert(TableRow):
 
 
 def quiet_end(channel: NotifyChannel, now: datetime) -> datetime | None:
-    """Return when the quiet hours end that a moment lies in; None if it lies in none."""
+    """Return the end of the quiet hours that contain a moment; None if none do."""
     start, end = channel.quiet_from, channel.quiet_until
     if start is None or end is None or start == end:
         return None

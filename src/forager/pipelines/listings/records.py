@@ -75,7 +75,7 @@ def address_key(street: str | None, unit: str | None, zip_code: str | None) -> s
 # Blocks: the small groups in which duplicates of a listing are searched. Pure.
 #
 # A listing is in up to two: those with its house number in its ZIP code, and those with its house number in its cell of
-# the map. A twin that lies within 150 m is in the same ZIP block, or in one of the few cells that 150 m can reach. A
+# the map. A twin that is within 150 m is in the same ZIP block, or in one of the few cells that 150 m can reach. A
 # listing without a house number is in none: nothing could prove that two of them are the same.
 
 

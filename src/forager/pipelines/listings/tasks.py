@@ -174,7 +174,7 @@ class ScrapedMarket(BaseModel):
         return f"https://www.apartments.com/{place}-{self.state.lower()}/{self.band}/"
 
     def split(self, middle: int | None) -> "ScrapedMarket | None":
-        """Return the scrape that goes on with the lower half of a part that was cut off at this median rent. None if
+        """Return the scrape that continues with the lower half of a part that was cut off at this median rent. None if
         its runs are used up, or it cannot be divided there."""
         halves = None if middle is None else (self.band or RentBand()).halves(middle)
         if halves is None or self.splits < len(halves):
@@ -184,7 +184,7 @@ class ScrapedMarket(BaseModel):
         return self.model_copy(update=further)
 
     def next_part(self, *, cut_off: bool) -> "ScrapedMarket | None":
-        """Return the scrape that goes on with its next part; None after the last."""
+        """Return the scrape that continues with its next part; None after the last."""
         if not self.bands:
             return None
         update = {"band": self.bands[0], "bands": self.bands[1:], "cut_off": self.cut_off or cut_off}

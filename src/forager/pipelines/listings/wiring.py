@@ -95,7 +95,7 @@ def app_steps(service: Service) -> Mapping[str, StepFunction]:
 
 
 async def prepare(service: Service) -> None:
-    """Create what is missing of a new store. The row of the data source is the mark that it is not new any more."""
+    """Create the missing rows of a new store. Once the row of the data source exists, the store is no longer new."""
     source = await one_row(service.database, DataSource, id=SOURCE)
     if source is None:
         for each in INITIAL_MARKETS:

@@ -206,7 +206,7 @@ class CrawlJobInParts(CrawlOptions):
 
 
 def plan_pages(job: CrawlJob) -> Iterator[Plan]:
-    """Yield one task per page. If a URL stands in the list and has options of its own, these hold."""
+    """Yield one task per page. If a URL is in the list and has options of its own, these hold."""
     own = {page.url: page for page in job.pages}
     for url in job.every_url():
         page = own.get(url)

@@ -217,7 +217,7 @@ _MARKUP = ("json-ld", "microdata", "opengraph", "meta")
 
 
 def is_supported(found: ProductFindings, body: bytes) -> bool:
-    """Return whether the page itself shows what makes these findings a product: the price, SKU or GTIN stands in its
+    """Return whether the page itself shows what makes these findings a product: the price, SKU or GTIN is in its
     text or markup, or its markup names the availability.
 
     The parser's own word does not suffice: a candidate may return the same price for every page."""

@@ -1,7 +1,7 @@
 """The pictures of products: downloaded when the list on a page has changed, the same bytes stored once.
 
 A recheck notices a product whose list has changed. One task per product then plans one task per picture, because a
-picture often lies on another host, with its own lane.
+picture is often on another host, with its own lane.
 """
 
 from dataclasses import dataclass

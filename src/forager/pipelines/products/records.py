@@ -96,7 +96,7 @@ LOOKED_AT = ("price", "rating", "availability", "gone_at")
 
 
 class Product(Record):
-    """A product as its page shows it. A field that a page does not show any more keeps its last value."""
+    """A product as its page shows it. A field that a page no longer shows keeps its last value."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -163,7 +163,7 @@ class Product(Record):
     shown: list[str] | None = None
     """The fields that the last crawl showed."""
     unseen: dict[str, str] | None = None
-    """Derived. By field: since when it was not shown any more, though its last value is kept."""
+    """Derived. Maps a field whose last value is kept to the time since which it was no longer shown."""
     fetched_at: datetime | None = None
     parser: str | None = None
     parser_version: int | None = None

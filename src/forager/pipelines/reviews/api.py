@@ -151,7 +151,7 @@ def _add_nested(router: Router, service: Service) -> None:
     )
     async def fetch_nested(request: Request) -> Response:
         """Waits for the job and answers with accounts, their locations and their reviews. After 60 seconds the answer
-        is 504 with the job's id, and the job goes on. A job of which nothing succeeded, such as one with a token that
+        is 504 with the job's id, and the job continues. A job of which nothing succeeded, such as one with a token that
         Google refuses, is a 502 with the reason."""
         token = await _token(request)
         if isinstance(token, Response):

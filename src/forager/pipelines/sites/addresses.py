@@ -19,7 +19,7 @@ MOST_PARAMETERS = 6
 """Parameters of an address; each adds a dimension to an endless space."""
 LONGEST = 1_500
 YEARS_AHEAD = 2
-"""A page of a calendar that lies further in the future than this is not visited."""
+"""A page of a calendar that is further in the future than this is not visited."""
 
 _NO_PAGE = re.compile(
     r"\.(?:jpe?g|png|gif|webp|avif|svg|ico|css|m?js|json|xml|rss|atom|pdf|zip|gz|tgz|bz2|7z|rar|dmg|exe|msi|apk|iso"

@@ -111,7 +111,7 @@ def crawl(
 ) -> None:
     """Crawl a site and keep its pages as records; the same command later fetches only what has changed.
 
-    An interrupted crawl goes on with the next `forager up` or `forager worker`. Links are followed within the site,
+    An interrupted crawl continues with the next `forager up` or `forager worker`. Links are followed within the site,
     politely and within robots.txt; near-duplicates and endless spaces are left out.
 
     Example: forager site crawl https://docs.example/ --limit 500 --include '/guide/*'

@@ -115,5 +115,5 @@ class Frontier:
             figures.mirrored += 1
 
     def traps(self) -> dict[str, int]:
-        """Return the patterns that are not visited any more, with the number of their pages that were."""
+        """Return the patterns that are no longer visited, with the number of their pages that were."""
         return {name: each.pages for name, each in self.patterns.items() if each.is_trap(name)}

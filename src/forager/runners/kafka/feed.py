@@ -94,7 +94,7 @@ class StageFeed:
             )
 
     def _revoked(self, assignments: Collection[int]) -> None:
-        """Claim none of the tasks whose messages another consumer gets now. Those that run here go on."""
+        """Claim none of the tasks whose messages another consumer gets now. Those that run here continue."""
         gone: defaultdict[int, list[Position]] = defaultdict(list)
         for task, places in self._places.items():
             if all(place.assignment in assignments for place in places):

@@ -1,4 +1,4 @@
-"""Apartments for rent over time: the world, the rows that actors make of it, and the site that the pages lie on."""
+"""Apartments for rent over time: the world, the rows that actors make of it, and the site that the pages are on."""
 
 from forager.sandbox.listings.homes import SimulatedHome, home_of
 from forager.sandbox.listings.world import ListingsWorld, SimulatedListing, SimulatedMarket, Span, Timeline

@@ -15,7 +15,7 @@ from forager.sandbox.world import chance, draw
 
 # The times at which a home is listed: a pure function of its draws and the time, so that a year needs no memory.
 #
-# Most homes come and go: each cycle of theirs is a time on the market and then a time off it. The others stay.
+# Most homes come and go: each cycle of them is a time on the market and then a time off it. The others stay.
 
 
 DAY = 86_400.0
@@ -51,7 +51,7 @@ class Timeline:
         return self.shortest + (self.longest - self.shortest) * chance(self.seed, self.key, "period")
 
     def span(self, moment: float) -> Span:
-        """Return the time on the market of the cycle that this moment lies in; it may have ended already."""
+        """Return the time on the market of the cycle that this moment is in; it may have ended already."""
         if not self.moves:
             return Span(-FOREVER, FOREVER)
         return self._span(self._number(moment))

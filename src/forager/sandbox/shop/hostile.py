@@ -71,7 +71,7 @@ def _odd_links(page: bytes, _product: SimulatedProduct) -> bytes:
 
 
 def _other_product(page: bytes, _product: SimulatedProduct) -> bytes:
-    """Structured data of another product stands in a carousel at the end of the page."""
+    """Structured data of another product is in a carousel at the end of the page."""
     return page.replace(b"</main>", b"<aside class='carousel'>" + _OTHER + b"</aside></main>", 1)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # JSON for a text stream, valid in every encoding that a terminal or pipe may have. Pure: the caller writes it.
 
 
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")  # in JSON, these characters stand in strings only
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")  # in JSON, these characters are in strings only
 
 
 def json_text(data: Any, stream: TextIO, *, indent: bool = False) -> str:

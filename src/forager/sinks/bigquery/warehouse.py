@@ -108,7 +108,7 @@ class Warehouse:
 
     def merge(self, table: MirrorTable, rows: IO[bytes], jobs: Collection[str]) -> None:
         """Load rows, as JSON lines, and merge them. Safe to repeat: a row is replaced only by a later one. One merge at
-        a time: the thread of an attempt that was given up goes on, and would conflict with the next."""
+        a time: the thread of an attempt that was given up continues, and would conflict with the next."""
         with self._merging:
             self._merge(table, rows, jobs)
 

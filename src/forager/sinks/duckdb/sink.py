@@ -55,7 +55,7 @@ class DuckDBSink:
         `Permanent`."""
         rows = self._tables.rows(batch)
         if rows:
-            async with self._writing:  # the thread of an attempt that was given up goes on
+            async with self._writing:  # the thread of an attempt that was given up continues
                 await asyncio.shield(asyncio.to_thread(self._store, rows))
         return bool(rows)
 

@@ -1,4 +1,4 @@
-"""Builds an index from the records while searches and the sink go on with the one before.
+"""Builds an index from the records while searches and the sink continue with the one before.
 
 A new index is filled from the current records, after noting the end of the log. Then the log is followed from that
 position to its end, the alias moves to the new index in one step, and the log is followed again: until the alias moved,
@@ -69,7 +69,7 @@ class Rebuild:
         self._is_busy = False
 
     async def part(self, most: int, *, go_on: bool = False) -> int:
-        """Begin a rebuild, or go on with one that was interrupted, for about `most` records and changes.
+        """Begin a rebuild, or continue with one that was interrupted, for about `most` records and changes.
 
         Returns how many are left; 0 when the alias names the new index and the one before is removed. Raises `Conflict`
         if a rebuild is under way; with `go_on`, only if another process works on it.
@@ -84,7 +84,7 @@ class Rebuild:
                 left = await self._advance(state, most)
             except BaseException:
                 with contextlib.suppress(ForagerError):
-                    await self._hold(state, 0)  # interrupted: any process may go on at once
+                    await self._hold(state, 0)  # interrupted: any process may continue at once
                 raise
             if left:
                 await self._hold(state, BETWEEN)

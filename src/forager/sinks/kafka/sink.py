@@ -25,7 +25,7 @@ log = structlog.get_logger("forager.sinks")
 _REQUESTS = "SELECT public_id, pipeline, request_id FROM jobs WHERE public_id IN :ids"
 
 WAIT_TO_OPEN = 2.0
-"""Seconds in which a broker must answer for `KafkaSink.open` to go on."""
+"""Seconds in which a broker must answer for `KafkaSink.open` to continue."""
 
 
 class KafkaSink:

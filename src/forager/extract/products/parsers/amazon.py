@@ -1,6 +1,6 @@
 """Amazon's product pages: its own ids and classes, old and new. Pure.
 
-Prices of sponsored products, protection plans and other sellers stand all over such a page, so that only the blocks of
+Prices of sponsored products, protection plans and other sellers are all over such a page, so that only the blocks of
 the product itself are read.
 """
 

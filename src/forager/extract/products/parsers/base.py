@@ -22,7 +22,7 @@ from forager.extract.products.visible_price import doubt_unseen_price, read_curr
 from forager.extract.text.prices import parse_price
 from forager.extract.text.strings import one_line
 
-# Properties of schema.org that stand outside of any item: some shops mark values and forget the product around them.
+# Properties of schema.org that are outside of any item: some shops mark values and forget the product around them.
 # Pure.
 
 

@@ -101,7 +101,7 @@ class ScrapeSteps:
     async def finish(self, task: FinishScrape, fetch: Fetch) -> Outcome:
         """Read the final cost and judge the scrape; bring forward the verification of what two in a row missed.
 
-        A run that has read as much as it may was cut off: the scrape goes on with two parts of its rents, if it may,
+        A run that has read as much as it may was cut off: the scrape continues with two parts of its rents, if it may,
         and is judged after the last part.
         """
         run, response = await self.apify.run(fetch, task.run_id)

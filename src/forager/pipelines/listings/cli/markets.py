@@ -1,4 +1,4 @@
-"""`forager markets …`: which cities are scraped, how often, and how they stand."""
+"""`forager markets …`: the scraped cities, their frequency and their state."""
 
 from typing import Annotated, Any
 

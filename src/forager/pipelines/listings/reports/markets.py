@@ -1,4 +1,4 @@
-"""The queries about markets: how each stands, what it costs, and how far its verification is behind."""
+"""The queries about markets: the state of each, what it costs, and how far its verification is behind."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -184,7 +184,7 @@ WHERE source = 'apify' AND started_at >= :month GROUP BY market_id
 
 
 class MarketReport(Report):
-    """A market as it stands."""
+    """A market in its present state."""
 
     id: str
     display_name: str

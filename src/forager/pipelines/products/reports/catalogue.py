@@ -415,7 +415,7 @@ async def sole_page(service: Service, job: JobReport) -> SolePage | None:
 
 
 class CrawlTaskReport(Report):
-    """A URL that is crawled, and how its newest task stands: a row of the SQL view `crawl_tasks`."""
+    """A URL that is crawled, and the state of its newest task: a row of the SQL view `crawl_tasks`."""
 
     id: int = Field(description="Negative until its first crawl, which gives it the id of its page.")
     domain_id: int | None = Field(description="The shop, as `GET /api/v1/admin/domains` lists it.")

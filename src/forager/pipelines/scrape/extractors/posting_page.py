@@ -115,7 +115,7 @@ _AROUND = frozenset("nav footer header aside form".split())
 
 
 def read_systems(document: Document, findings: FieldFindings) -> None:
-    """Add what stands where a known system has it, if it stands there once."""
+    """Add the fields from the places where a known system shows them, if such a place is there once."""
     for system in SYSTEMS:
         for name, selector in system.css.items():
             if not findings.wants(name):
@@ -276,7 +276,7 @@ _INVITES = any_of(table("postings")["invites"], r"(?:{})\b")
 
 def _is_known_city(city: str, text: str) -> bool:
     """Return whether a name without a country is that of a place: there is such a city, a postcode is next to it, or
-    it is a short name. Labels for a place also stand before `Change location` and `Enter city`."""
+    it is a short name. Labels for a place are also before `Change location` and `Enter city`."""
     if is_city_in(city, None) or POSTCODE.search(text) is not None:
         return True
     return city[:1].isupper() and len(city.split()) <= MOST_NAME and not _INVITES.match(city)
