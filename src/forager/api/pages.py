@@ -130,7 +130,8 @@ def recordings_router(app: App) -> Router:
         content, following = await asyncio.to_thread(read_portion, folder, number, cursor)
         if cursor is None and not content and following is None:
             raise NotFound(
-                f"Job {job_id} was not recorded here. Set FORAGER_RECORD to its pipeline before it is created."
+                f"Job {job_id} was not recorded here, or stored pages answered all of it. Set FORAGER_RECORD to its"
+                " pipeline before it is created, and leave max_age out."
             )
         headers = {**HARMLESS, "Content-Disposition": f'attachment; filename="{job_id}.warc.gz"'}
         return Response(content, headers=headers | ({NEXT: following} if following else {}), media_type=WARC)

@@ -125,7 +125,7 @@ class SiteJob(BaseModel):
     @model_validator(mode="after")
     def _fields_go_together(self) -> Self:
         if (self.form == "fields") != (self.fields is not None):
-            raise ValueError("the form `fields` needs a schema in `fields`, and no other form has one")
+            raise ValueError("give a schema in `fields` for pages as fields, and none for any other form")
         if isinstance(self.fields, PageSchema) and self.fields.base is not None:
             raise ValueError("a crawl of a site has no `base`; use scrape for built-in kinds")
         if isinstance(self.fields, PageSchema) and self.fields.described:
