@@ -1,5 +1,6 @@
 """`forager scrape URL`, `forager scrape batch FILE`: pages on demand, from the command line."""
 
+import os
 import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -327,7 +328,7 @@ def page(
     """
     names = [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]
     for each in urls:
-        if "://" not in each and Path(each).is_file():
+        if "://" not in each and os.path.isfile(each):  # noqa: PTH113 - Path.is_file raises for a long text
             problem = f"{each} is a file, not a URL. Read the pages that it names: forager scrape batch {each}"
             raise Rejected(problem, fields=[FieldError("URL", problem)])
     if len(urls) > 1:
