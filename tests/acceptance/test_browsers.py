@@ -73,9 +73,7 @@ async def test_a_crash_is_noticed_within_a_second_and_the_next_visit_works__SC_5
 
 
 @pytest.mark.chaos  # it takes as long as a browser is given
-async def test_a_browser_that_does_not_answer_any_more_is_ended__SC_5(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_browser_that_stops_answering_is_ended__SC_5(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browser_visit, "OPEN_TIMEOUT", 10.0)
     launcher = Watched()
     async with browsing([site.endpoint], launcher=launcher, navigation_timeout=1) as fetch:

@@ -277,7 +277,7 @@ def _audits(machine: Machine) -> int:
     return int(number)
 
 
-def test_ctrl_c_drains_and_the_job_goes_on_later_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
+def test_ctrl_c_drains_and_the_job_continues_later_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
     with machine.forked("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "5") as process:
         until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
         process.send_signal(signal.SIGINT)
@@ -319,7 +319,7 @@ def test_commands_during_up_use_its_api_and_others_get_the_owner_of_the_store(ma
     assert not psutil.pid_exists(owner.pid)
 
 
-def test_sigterm_drains_and_the_next_start_goes_on_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
+def test_sigterm_drains_and_the_next_start_continues_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
     with machine.started("up") as process:
         machine.until_up()
         key = (machine.home / "service.key").read_text().strip()

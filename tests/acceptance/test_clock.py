@@ -42,7 +42,7 @@ async def test_two_workers_with_different_clocks_claim_nothing_twice__R11(postgr
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
-async def test_a_restart_under_another_clock_goes_on_at_once__R11(tmp_path: Path, offset: float) -> None:
+async def test_a_restart_under_another_clock_continues_at_once__R11(tmp_path: Path, offset: float) -> None:
     async with SerperSandbox(SerperConfig(density=DENSITY, rate_limit=None, latency_ms=60)) as sandbox:
         right = Options(str(tmp_path), sandbox.url, lease=5.0, concurrency=16)
         wrong = Options(str(tmp_path), sandbox.url, lease=5.0, concurrency=16, wall_offset=offset)

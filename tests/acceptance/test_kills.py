@@ -145,7 +145,7 @@ async def test_four_workers_survive_two_hundred_kills_and_stops__R2(postgres_url
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.chaos)])
-async def test_two_workers_go_on_by_themselves_when_a_killed_postgres_is_back__R8(
+async def test_two_workers_continue_without_help_when_a_killed_postgres_is_back__R8(
     postgres_server: PostgresServer, kills: int
 ) -> None:
     """The server dies in the middle of a job. No worker ends or is restarted, and no attempt is burned."""

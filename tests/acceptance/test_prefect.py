@@ -53,7 +53,7 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]
         server.kill()
 
 
-async def test_beside_up_on_the_embedded_store_the_flows_create_and_watch__PL_16(
+async def test_with_up_on_the_embedded_store_the_flows_create_and_watch__PL_16(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
     async with _sandbox() as sandbox:

@@ -29,7 +29,7 @@ ENDED = ("success", "failed", "skipped")
 Page = tuple[str, int]
 
 
-async def test_a_job_goes_on_from_the_mirror_when_its_store_is_lost__PL_15(tmp_path: Path) -> None:
+async def test_a_job_continues_from_the_mirror_when_its_store_is_lost__PL_15(tmp_path: Path) -> None:
     name_emulator(tmp_path)
     unanswered = tuple(Rule(Fault.TIMEOUT, zip=zip_code) for zip_code in ZIPS[-5:])  # until the kill
     async with SerperSandbox(SerperConfig(rate_limit=None, script=unanswered)) as sandbox:

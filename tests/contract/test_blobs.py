@@ -227,7 +227,7 @@ async def test_pages_that_nothing_refers_to_are_removed_after_the_grace(tmp_path
     await again.close()
 
 
-async def test_a_page_that_is_stored_again_is_not_removed_before_the_commit_that_names_it(tmp_path: Path) -> None:
+async def test_a_page_stored_again_survives_until_its_commit(tmp_path: Path) -> None:
     clock = FakeClock(AT)
     store = LocalBlobs(tmp_path / "blobs", clock, grace=1)
     blob = await store.keep(page(1))

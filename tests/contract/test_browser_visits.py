@@ -66,7 +66,7 @@ async def test_what_scripts_made_is_part_of_the_page__SC_5(fetch: BrowserFetcher
 
 
 @pytest.mark.parametrize(("path", "script", "items"), [("/lazy", Scroll(), 30), ("/endless", Scroll(2), 30)])
-async def test_scrolling_goes_on_while_the_page_grows_and_not_beyond_its_limit__SC_5(
+async def test_scrolling_continues_while_the_page_grows_and_not_beyond_its_limit__SC_5(
     fetch: BrowserFetcher, site: Site, path: str, script: Action, items: int
 ) -> None:
     response = await fetch(visit(site.url(path), script))
@@ -138,7 +138,7 @@ async def test_the_status_is_that_of_the_page_at_the_end__SC_5(fetch: BrowserFet
     ("path", "error"),
     [("/download", Permanent), ("/drop", Transient), ("/loop", Refused), ("/redirect?file:///etc/passwd", Permanent)],
 )
-async def test_what_is_no_page_has_its_error__SC_5__S4(
+async def test_an_answer_that_is_not_a_page_has_its_error__SC_5__S4(
     fetch: BrowserFetcher, site: Site, path: str, error: type[ForagerError]
 ) -> None:
     with pytest.raises(error) as raised:

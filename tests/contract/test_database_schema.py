@@ -38,7 +38,7 @@ async def run(url: str, *statements: str) -> Any:
     await db.close()
 
 
-async def test_tables_get_a_schema_of_their_own_beside_those_of_another_program(
+async def test_tables_get_a_schema_of_their_own_next_to_those_of_another_program(
     postgres_url: str, tmp_path: Path
 ) -> None:
     await run(

@@ -134,7 +134,7 @@ async def test_all_requests_of_a_page_pass_with_the_password_and_no_site_sees_it
     assert not any(mark in seen.raw or only.password.reveal().encode() in seen.raw for seen in site.seen)
 
 
-async def test_a_site_that_requests_a_password_does_not_get_that_of_the_gate__S7() -> None:
+async def test_the_gates_password_is_not_sent_to_a_site_that_requests_one__S7() -> None:
     def answer(seen: Seen) -> bytes:
         return reply(401, b"members only", WWW_Authenticate='Basic realm="Forager"', Content_Type="text/html")
 

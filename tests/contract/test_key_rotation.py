@@ -85,7 +85,7 @@ async def test_a_stolen_database_without_the_key_reveals_nothing__S9(rig: Rig, t
 
 
 @pytest.mark.parametrize("point", ["rotate:new-key", "row", "rotate:resealed", "rotate:before-drop", "file"])
-async def test_a_crash_in_a_rotation_loses_nothing_and_it_can_go_on__S9(
+async def test_a_crash_in_a_rotation_loses_nothing_and_it_can_continue__S9(
     point: str, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(rig, sealer_for(tmp_path))

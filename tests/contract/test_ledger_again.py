@@ -115,7 +115,7 @@ async def test_a_dead_letter_that_is_queued_again_is_no_longer_one(rig: Rig, wor
     assert rig.tables.read("SELECT id FROM dead_letters") == []
 
 
-async def test_a_paused_job_stays_paused_and_a_cancelled_one_goes_on(rig: Rig, worker: Worker) -> None:
+async def test_a_paused_job_stays_paused_and_a_cancelled_one_continues(rig: Rig, worker: Worker) -> None:
     job = await ended(rig, worker, *calls(1))
     await append(rig, *calls(1))
     await rig.ledger.pause(job)

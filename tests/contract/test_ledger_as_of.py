@@ -119,7 +119,7 @@ async def test_a_record_with_a_stronger_key_today_is_listed_under_the_key_of_tha
     assert (await listed(rig, "thing", await moment(rig))).keys() == {"strong"}
 
 
-async def test_a_removed_version_is_an_error_that_names_the_record_and_what_is_left(rig: Rig, worker: Worker) -> None:
+async def test_a_removed_version_is_an_error_with_the_record_and_the_oldest_version(rig: Rig, worker: Worker) -> None:
     await find(rig, worker, Item(uid="a", title="Lamp"), Item(uid="same", title="Chair"))
     then = await moment(rig)
     rig.pruned = True

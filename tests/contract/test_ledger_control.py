@@ -85,7 +85,7 @@ async def test_resume_of_a_cancelled_job_does_not_advise_a_retry_that_is_refused
             await verb(job)
 
 
-async def test_what_waited_while_its_job_was_paused_goes_on_after(rig: Rig, worker: Worker) -> None:
+async def test_what_waited_while_its_job_was_paused_continues_after(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.WAITING, wait=5)
@@ -278,7 +278,7 @@ async def test_a_discarded_dead_letter_is_hidden_and_still_counted(rig: Rig, wor
     assert not rig.tasks(job)["t0"]["hidden"]
 
 
-async def test_open_work_is_what_can_still_go_on(rig: Rig, worker: Worker) -> None:
+async def test_open_work_is_what_can_still_continue(rig: Rig, worker: Worker) -> None:
     assert not await rig.ledger.has_work()
     job = (await rig.submit(calls(1))).job
     assert await rig.ledger.has_work()

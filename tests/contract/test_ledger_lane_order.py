@@ -79,7 +79,7 @@ async def test_a_lane_behind_lower_turns_is_taken_once_its_job_has_aged(rig: Rig
     assert [await take(rig) for _ in range(2)] == [["patient"], ["urgent-2"]]
 
 
-async def test_a_lane_that_goes_back_with_work_left_is_behind_those_that_wait(rig: Rig) -> None:
+async def test_a_returned_lane_with_work_is_behind_waiting_lanes(rig: Rig) -> None:
     for name in ("first", "second"):
         await rig.submit(calls(1, where=name))
         rig.pass_time(1)
@@ -90,7 +90,7 @@ async def test_a_lane_that_goes_back_with_work_left_is_behind_those_that_wait(ri
     assert [await take(rig) for _ in range(2)] == [["second"], ["first"]]
 
 
-async def test_a_lane_that_goes_back_with_work_long_due_is_behind_those_that_wait_too(rig: Rig) -> None:
+async def test_a_returned_lane_with_overdue_work_is_behind_waiting_lanes(rig: Rig) -> None:
     await rig.submit(calls(1, where="first"))
     worker = await rig.worker()
     (lease,) = await worker.lease()

@@ -173,7 +173,7 @@ async def test_children_are_offered_but_not_those_that_wait_for_something(rig: R
 
 
 @on_postgres
-async def test_a_task_that_becomes_due_with_one_that_joins_it_is_leased_although_others_are_offered(rig: Rig) -> None:
+async def test_a_task_made_due_by_a_joining_one_is_leased_although_others_are_offered(rig: Rig) -> None:
     later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)
     await rig.submit([Plan(SoleCall(name="a", where="other"), due=later)])
     await submit(rig, [*loud("b"), Plan(SoleCall(name="a", where="other"))])

@@ -65,7 +65,7 @@ async def test_waiting_and_held_tasks_are_open_too(rig: Rig, worker: Worker) -> 
     assert rig.states(second) == {"a": "skipped", "b": "skipped"}
 
 
-async def test_a_task_that_waits_for_its_time_is_due_as_soon_as_one_that_joins_it(rig: Rig, worker: Worker) -> None:
+async def test_a_waiting_task_becomes_due_with_the_task_that_joins_it(rig: Rig, worker: Worker) -> None:
     now = await rig.ledger.now_ms()
     later, sooner = (datetime.fromtimestamp(now / 1000 + seconds, UTC) for seconds in (9_000, 3_000))
     job = (await rig.submit([Plan(SoleCall(name=name), due=later) for name in ("a", "b", "c")])).job
@@ -77,7 +77,7 @@ async def test_a_task_that_waits_for_its_time_is_due_as_soon_as_one_that_joins_i
     assert (due["b"], due["c"]) == (round(sooner.timestamp() * 1000), round(later.timestamp() * 1000))
 
 
-async def test_what_a_recheck_or_a_task_adds_leaves_the_time_of_a_task_that_it_joins__PR_6(
+async def test_a_joining_task_of_a_recheck_or_a_task_does_not_change_the_due_time__PR_6(
     rig: Rig, worker: Worker
 ) -> None:
     later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)

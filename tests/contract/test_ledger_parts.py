@@ -32,7 +32,7 @@ async def test_a_job_in_parts_can_be_leased_after_the_last_one_and_ends_by_itsel
     assert [change.op for change in await rig.ledger.changes(0, 100, job=job)] == ["created", "ended"]
 
 
-async def test_a_part_that_comes_again_or_overlaps_adds_only_what_is_missing(rig: Rig, worker: Worker) -> None:
+async def test_a_repeated_or_overlapping_part_adds_only_missing_tasks(rig: Rig, worker: Worker) -> None:
     job = (await rig.ledger.open_job(JOB)).job
     await rig.ledger.add_part(job, 0, part(0, 4), more=True)
     again = await rig.ledger.add_part(job, 0, part(0, 4), more=True)

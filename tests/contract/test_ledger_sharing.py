@@ -88,7 +88,7 @@ async def test_the_wants_of_an_expired_session_do_not_count(rig: Rig) -> None:
     assert sum((await rig.ledger.surplus(first.session)).values()) == 0
 
 
-async def test_a_session_that_has_enough_reports_that_and_nothing_is_reserved_for_it(rig: Rig) -> None:
+async def test_nothing_is_reserved_for_a_session_that_has_enough_lanes(rig: Rig) -> None:
     first, second = await session(rig, wants=PLENTY), await session(rig, wants=PLENTY)
     await with_lanes(rig, 8)
     assert len(await first.take_lanes()) == 4

@@ -11,7 +11,7 @@ BIG = 40_000
 PARTS = 3
 
 
-async def test_turns_go_on_while_a_big_job_is_written_trap_8(rig: Rig, worker: Worker) -> None:
+async def test_turns_continue_while_a_big_job_is_written_trap_8(rig: Rig, worker: Worker) -> None:
     """It is written in chunks, with turns committed between them; nothing of it is leased meanwhile."""
     rig.audited = False
     await rig.submit(calls(5_000, prefix="small"))

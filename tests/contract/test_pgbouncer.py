@@ -164,7 +164,7 @@ async def test_work_of_another_process_is_found_by_a_notification_or_by_polling(
     await rig.close()
 
 
-async def test_work_goes_on_when_a_server_that_died_behind_its_pooler_is_back__R8(
+async def test_work_continues_when_a_server_that_died_behind_its_pooler_is_back__R8(
     postgres_server: PostgresServer,
 ) -> None:
     url = postgres_server.create_database()

@@ -35,7 +35,7 @@ async def _hold_on(ledger: Ledger, session: Session, done: list[Settlement], wan
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("most_kills", [4, pytest.param(10, marks=pytest.mark.chaos)])
-async def test_a_killed_server_loses_nothing_and_work_goes_on_when_it_is_back__R8(
+async def test_a_killed_server_loses_nothing_and_work_continues_when_it_is_back__R8(
     postgres_server: PostgresServer, most_kills: int
 ) -> None:
     url = postgres_server.create_database()

@@ -159,7 +159,7 @@ async def test_a_caller_that_gives_up_while_counts_are_written_does_not_double_t
     assert (kept.success_count, kept.bytes) == (1, 10)
 
 
-async def test_a_proxy_whose_key_is_lost_is_left_out_and_the_others_go_on__S9(table: ProxyTable, rig: Rig) -> None:
+async def test_a_proxy_whose_key_is_lost_is_left_out_and_the_others_continue__S9(table: ProxyTable, rig: Rig) -> None:
     for n in (1, 2):
         await table.add(endpoint(n), source="operator")
     rig.write("UPDATE proxies SET password = username WHERE url = 'proxy1.example'")

@@ -54,7 +54,7 @@ async def test_files_not_used_for_a_week_are_removed_and_the_others_stay(rig: Ri
     assert await store.read(old.origin) is None
 
 
-async def test_one_sweep_removes_a_page_of_them_and_the_next_goes_on(rig: Rig) -> None:
+async def test_one_sweep_removes_a_page_of_them_and_the_next_continues(rig: Rig) -> None:
     store = store_of(rig)
     for number in range(PRUNED_AT_ONCE + 3):
         await store.keep(RobotsFile(f"https://s{number}.test:443", 1, 200, "", 1))

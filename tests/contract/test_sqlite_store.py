@@ -290,7 +290,7 @@ async def test_a_commit_does_not_wait_long_for_a_command_that_does_not_follow(ri
         await listening
 
 
-async def test_a_full_disk_loses_nothing_acknowledged_and_heals_by_itself__R10(rig: Rig) -> None:
+async def test_a_full_disk_loses_nothing_acknowledged_and_recovers_by_itself__R10(rig: Rig) -> None:
     ledger = rig.ledger
     assert isinstance(ledger, SqliteLedger)
     job = (await rig.submit(calls(60))).job

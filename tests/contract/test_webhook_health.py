@@ -227,7 +227,7 @@ async def _is_stalled(front: Front) -> bool:
     return "hooks" in ((await health(front))[1]["stalled_sink_errors"] or {})
 
 
-async def test_a_receiver_that_accepts_messages_is_not_failing_because_of_one_that_it_refuses(
+async def test_a_receiver_that_refuses_one_message_and_accepts_others_is_not_failing(
     front: Front, receiver: WebhookReceiver
 ) -> None:
     receiver.mood = Mood.ERROR
@@ -246,7 +246,7 @@ async def test_a_receiver_that_accepts_messages_is_not_failing_because_of_one_th
         assert (await shown(front))["failing_since"] is None, "its last answer was a 2xx"
 
 
-async def test_messages_that_wait_for_a_receiver_that_answers_410_are_visible(
+async def test_waiting_messages_of_a_receiver_with_status_410_are_visible(
     front: Front, receiver: WebhookReceiver
 ) -> None:
     receiver.mood = Mood.GONE

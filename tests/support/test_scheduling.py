@@ -8,7 +8,7 @@ from tests.support.scheduling import MixedScheduling
 FILE = "tests/unit/test_one.py"
 
 
-def test_a_test_that_ended_its_process_is_not_run_again_and_its_file_goes_on() -> None:
+def test_a_test_that_ended_its_process_is_not_run_again_and_its_file_continues() -> None:
     scheduling: Any = MixedScheduling.__new__(MixedScheduling)
     scheduling.workqueue = OrderedDict()
     scheduling.assigned_work = {"gone": {FILE: {"first": True, "crashes": False, "last": False}}}

@@ -143,7 +143,7 @@ def test_a_command_that_opens_the_store_loads_the_routes_of_its_own_pipeline_alo
     assert len(ran["modules"]) <= MOST_OPENED
 
 
-def test_a_command_that_opens_the_store_reports_that_before_it_loads_large_modules(tmp_path: Path) -> None:
+def test_a_command_reports_that_it_opens_the_store_before_it_loads_large_modules(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     prepare_store(new_settings(home=tmp_path / "home"))
     ran = called(tmp_path, "lanes list", FORAGER_HOME=str(tmp_path / "home"))

@@ -28,7 +28,7 @@ def test_retry_prints_the_number_of_queued_tasks_and_that_no_worker_runs(forager
     assert [each.out for each in said] == [again, again, "Nothing to retry: this job has no failed tasks.\n"]
 
 
-def test_a_job_that_waits_for_a_worker_shows_that_in_one_sentence(forager: Forager) -> None:
+def test_a_job_without_a_worker_shows_the_wait_in_one_sentence(forager: Forager) -> None:
     job = queued(forager)
 
     watched = forager("jobs", "watch", job)

@@ -92,7 +92,7 @@ def test_rdfa_is_read_whatever_stands_before_the_sign(sign: str) -> None:
     assert (thing.source, thing.text("name")) == ("rdfa", "Oak table")
 
 
-def test_a_page_whose_markup_comes_first_is_parsed_only_as_far_as_that() -> None:
+def test_a_page_is_parsed_only_up_to_the_end_of_markup_at_its_beginning() -> None:
     shown = PAGES["plain"].replace("<h1>Oak table</h1>", "<h1>Oak table</h1><p>Acme, article A7</p>")  # decision 0111
     document = Document(shown, URL, markup_first=True)
 
@@ -104,7 +104,7 @@ def test_a_page_whose_markup_comes_first_is_parsed_only_as_far_as_that() -> None
     assert "tree" not in vars(document)
 
 
-def test_a_page_whose_markup_ends_in_its_head_is_parsed_only_as_far_as_that() -> None:
+def test_a_page_is_parsed_only_up_to_the_end_of_markup_in_its_head() -> None:
     document = Document(PAGES["no headline"], URL, markup_first=True)
 
     assert document.beginning.css_first("div.card") is None

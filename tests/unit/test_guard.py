@@ -199,7 +199,7 @@ async def test_a_name_is_dialled_at_the_addresses_that_were_checked__S3() -> Non
             await resolved("8.8.8.8").resolve(odd, 443)
 
 
-async def test_a_name_without_an_address_and_a_resolver_that_fails_are_told_apart__S3() -> None:
+async def test_an_unknown_name_and_a_failing_resolver_are_distinguished__S3() -> None:
     with pytest.raises(Unreachable, match="has no address"):
         await resolved().resolve("site.example", 443)
     with pytest.raises(NameUnknown):
@@ -212,7 +212,7 @@ async def test_a_name_without_an_address_and_a_resolver_that_fails_are_told_apar
     assert not isinstance(broken.value, NameUnknown)
 
 
-async def test_lookups_of_one_name_at_a_time_share_one_answer_and_a_later_one_asks_again__S3(
+async def test_concurrent_lookups_of_a_name_share_one_answer_and_a_later_one_is_new__S3(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[str, int]] = []

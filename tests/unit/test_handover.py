@@ -127,7 +127,7 @@ def test_a_slower_rule_than_the_last_owner_had_waits_for_its_own_window() -> Non
     assert third.most(10) == 0
 
 
-def test_a_gap_goes_on_with_the_next_owner() -> None:
+def test_a_gap_continues_with_the_next_owner() -> None:
     true = FakeClock(START)
     policy = Lane("a", rate=None, gap=30.0, site=True)
     first, sent = owner(Machine(true), policy, 1), list[float]()

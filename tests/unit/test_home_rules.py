@@ -133,7 +133,7 @@ def test_a_price_with_a_label_that_homes_have_or_beside_rooms_makes_a_home(lines
 
 
 @pytest.mark.parametrize(("title", "kind"), [("Piso en Lavapiés", "item"), ("Aspiradora silenciosa", "other")])
-def test_under_a_label_that_shops_use_a_low_price_needs_a_title_that_names_a_home(title: str, kind: str) -> None:
+def test_a_low_price_with_a_shops_label_needs_a_home_in_the_title(title: str, kind: str) -> None:
     assert page_of(title, "<p>Precio: 950 €</p>").kind == kind
 
 
@@ -168,7 +168,7 @@ def test_a_product_is_not_a_home_for_its_sale_its_size_or_the_address_of_its_sho
         "<p>Kaufpreis</p><p>325.000 €</p>",
     ],
 )
-def test_a_home_that_is_marked_as_a_product_is_known_by_what_products_do_not_have(lines: str) -> None:
+def test_a_home_marked_as_a_product_is_recognised_by_fields_of_homes(lines: str) -> None:
     assert page_of("Light and quiet", lines, PRODUCT).kind == "item"
 
 
@@ -239,7 +239,7 @@ def test_an_area_is_read_beside_its_label_or_over_its_unit(lines: str, area: str
 
 
 @pytest.mark.parametrize("rooms", ["3 huonetta", "3 izby", "3 кімнати", "3 sobe"])
-def test_rooms_in_many_languages_tell_a_home_from_a_product(rooms: str) -> None:
+def test_rooms_in_many_languages_distinguish_a_home_from_a_product(rooms: str) -> None:
     product = json.dumps({"@type": "Product", "name": "Number 5", "offers": {"price": "120000"}})
     page = f"<title>Number 5</title><script type='application/ld+json'>{product}</script><h1>Number 5</h1>{PROSE}<p>"
     assert read_home(Document(f"{page}{rooms}</p>", "https://homes.example/1")).kind == "item"

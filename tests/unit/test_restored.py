@@ -63,7 +63,7 @@ def test_a_job_that_ended_while_the_mirror_lagged_runs_again() -> None:
     assert found.counts["queued"] == 1
 
 
-def test_a_cancelled_job_with_open_tasks_goes_on_being_cancelled() -> None:
+def test_a_cancelled_job_with_open_tasks_continues_being_cancelled() -> None:
     found = resolved(job(task(1, READY), state=JobState.CANCELLED))
     assert (found.state, found.drain) == (JobState.RUNNING, "cancelled")
 

@@ -175,7 +175,7 @@ async def test_a_site_that_takes_its_file_away_allows_everything(
     assert await robots.ask(SECRET, site) == RobotsVerdict(allowed=True)
 
 
-async def test_a_restart_goes_on_with_what_the_ledger_kept(store: Memory, site: Site, clock: FakeClock) -> None:
+async def test_a_restart_continues_with_what_the_ledger_kept(store: Memory, site: Site, clock: FakeClock) -> None:
     await RobotsTxt(store, clock).ask(OPEN, site)
     clock.advance(FRESH)
     site.says = 500

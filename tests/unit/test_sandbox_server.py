@@ -99,7 +99,7 @@ async def test_batches_and_nonsense_are_a_400(body: bytes) -> None:
         assert (await response.json())["statusCode"] == 400
 
 
-async def test_a_key_without_credits_gets_a_400_and_others_go_on() -> None:
+async def test_a_key_without_credits_gets_a_400_and_others_continue() -> None:
     async with sandbox_with(credits=2, other_keys=("second",)) as (sandbox, client):
         answers = [await ask(client, page=page) for page in (1, 2, 3)]
         assert [status for status, _, _ in answers] == [200, 200, 400]

@@ -132,7 +132,7 @@ class Two:
         return uuid4()
 
 
-async def test_a_schedule_that_fails_reports_that_and_stops_no_other() -> None:
+async def test_a_failing_schedule_is_reported_and_stops_no_other() -> None:
     two = Two([ValueError("what nobody expected")])
     await two.scheduler.fire_due()
     assert two.bad.row.last_error == "ValueError: what nobody expected"
@@ -161,7 +161,7 @@ async def test_a_store_that_is_away_leaves_every_schedule_as_it_is() -> None:
     assert await two.all() == before
 
 
-async def test_a_scheduler_goes_on_whatever_happens_to_it() -> None:
+async def test_a_scheduler_continues_whatever_happens_to_it() -> None:
     """Nobody looks at it while it runs: what it does not survive would stop every schedule in silence."""
     two = Two([])
     real, failed = two.all, 0

@@ -65,13 +65,13 @@ def marked(sku: str) -> str:
     return f"<script type='application/ld+json'>{json.dumps(data)}</script>"
 
 
-def test_the_number_that_the_page_shows_holds_before_one_that_only_the_markup_has() -> None:
+def test_a_shown_article_number_beats_one_that_only_the_markup_has() -> None:
     found = page("", SHOWN + "<p class='prd-code'>Product code: 141677</p>", marked("10134622"))
     assert found.get("sku") == "141677"
     assert [each.value for each in found.others["sku"]] == ["10134622"]
 
 
-def test_a_number_of_the_markup_that_the_page_shows_stays_and_one_that_it_does_not_show_is_less_sure() -> None:
+def test_a_number_of_the_markup_stays_if_shown_and_is_less_sure_if_not() -> None:
     shown = page("", SHOWN + "<p>Number 10134622</p><p class='prd-code'>141677</p>", marked("10134622"))
     hidden = page("", SHOWN, marked("10134622"))
     assert shown.get("sku") == hidden.get("sku") == "10134622"

@@ -10,7 +10,7 @@ from forager.app.wiring import References
 from forager.core.threads import in_daemon_thread
 
 
-def test_a_process_that_stops_does_not_wait_for_a_table_that_is_loading() -> None:
+def test_a_stopping_process_does_not_wait_for_a_loading_table() -> None:
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def load() -> None:

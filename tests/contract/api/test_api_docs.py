@@ -38,7 +38,7 @@ class Read(HTMLParser):
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/llms-full.txt", "/docs"])
-async def test_the_document_is_made_beside_the_event_loop(simple: Front, path: str) -> None:
+async def test_the_document_is_made_outside_the_event_loop(simple: Front, path: str) -> None:
     """Making it takes seconds of CPU time. On the loop, no heartbeat and no request would be served meanwhile."""
     turns = 0
     async with client_of(create_api(simple.app, key=KEY)) as client:  # one that has not made it yet

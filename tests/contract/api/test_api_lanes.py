@@ -150,7 +150,7 @@ async def test_rules_that_cannot_hold_are_refused_by_field(simple: Front, body: 
     assert (await simple.data(SHOP))["overrides"] == before
 
 
-async def test_what_is_no_domain_and_no_lane_is_refused_by_name(simple: Front) -> None:
+async def test_an_unknown_domain_or_lane_is_refused_by_name(simple: Front) -> None:
     for name in ("two words", "*.example.com", "a..b", "x" * 261):
         for method, path in (
             ("GET", ""),
@@ -172,7 +172,7 @@ async def test_what_is_for_sites_is_refused_for_an_api(simple: Front) -> None:
     assert slower.json()["data"]["rules"]["tokens_per_interval"] == {"value": 50, "by": "operator", "where": "serper"}
 
 
-async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front) -> None:
+async def test_the_state_of_a_lane_is_read_from_what_its_owner_stored(simple: Front) -> None:
     await simple.client.post(f"{SHOP}/pause?new=true")
     now = round((await simple.app.ledger.now()).timestamp() * 1000)
     state = {

@@ -108,7 +108,7 @@ async def test_records_of_the_world_are_filtered_too_also_those_of_a_job(front: 
     assert sorted(each["place_uid"] for each in of_job) == sorted(each["place_uid"] for each in wanted)
 
 
-async def test_what_is_no_filter_is_refused_and_so_is_the_cursor_of_another_filter(front: Front) -> None:
+async def test_an_unknown_filter_is_refused_and_so_is_the_cursor_of_another_filter(front: Front) -> None:
     await front.create(**TWO_ZIPS)
     await front.work()
 

@@ -48,7 +48,7 @@ async def test_a_pin_that_makes_no_sense_is_refused(shared: Front, wrong: dict[s
     assert next(iter(wrong)) in got.text
 
 
-async def test_the_embedded_store_has_no_regions_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_the_embedded_store_refuses_regions_with_a_remedy(tmp_path: Path) -> None:
     async with open_front(tmp_path) as front:
         assert await front.data("/api/v1/regions") == []
         got = await front.client.post(PINS, json={"lane": "serper", "region": "eu"})

@@ -67,7 +67,7 @@ async def test_a_session_that_has_lost_the_lane_cannot_move_the_cursor(
     assert (at.cursor, at.owner) == (0, heir.id)
 
 
-async def test_a_paused_sink_rests_and_goes_on_where_it_was(
+async def test_a_paused_sink_rests_and_continues_where_it_stopped(
     rig: Rig, worker: Worker, session: Session, sinks: SinkTable
 ) -> None:
     sink = Kept()
@@ -153,7 +153,7 @@ async def test_a_sink_connects_before_its_first_change_in_the_process_that_holds
     assert (await sink_table(rig.ledger).statuses())[0].failures == 0, "only a write that fails is a failure"
 
 
-async def test_a_sink_for_which_changes_wait_at_the_start_is_not_opened_beside_its_first_write(
+async def test_a_sink_for_which_changes_wait_at_the_start_is_not_opened_during_its_first_write(
     rig: Rig, worker: Worker
 ) -> None:
     class Connecting(Picky):

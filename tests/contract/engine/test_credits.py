@@ -127,7 +127,7 @@ def counted(when_capped: WhenCapped) -> Pipeline:
     return replace(made, steps=tuple(replace(each, when_capped=when_capped) for each in made.steps))
 
 
-async def test_an_hourly_cap_skips_tasks_that_do_not_fit_if_the_step_declares_that(open_rig: OpenRig) -> None:
+async def test_an_hourly_cap_skips_excess_tasks_if_the_step_declares_it(open_rig: OpenRig) -> None:
     rig = await open_rig(counted("skip"))
     job = await rig.submit(many(20))
     await rig.run(capacity=2)

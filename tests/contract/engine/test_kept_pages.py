@@ -45,7 +45,7 @@ def kept(rig: EngineRig) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.one_store(False)
-async def test_a_page_is_stored_before_its_step_goes_on_and_read_without_another_request(
+async def test_a_page_is_stored_before_its_step_continues_and_read_without_another_request(
     open_rig: OpenRig, blobs: LocalBlobs
 ) -> None:
     async with SandboxSite() as site:

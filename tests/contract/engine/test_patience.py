@@ -34,7 +34,7 @@ async def test_a_site_that_answers_429_for_ever_does_not_keep_its_task(open_rig:
         assert len(site.visits("/x")) == 2
 
 
-async def test_the_patience_of_a_step_stands_above_the_workers(open_rig: OpenRig) -> None:
+async def test_the_patience_of_a_step_overrides_the_workers(open_rig: OpenRig) -> None:
     pipeline = acts(Lane("acts", rate=None))
     short = replace(pipeline, steps=tuple(replace(step, patience=0.01) for step in pipeline.steps))
     rig = await open_rig(short)

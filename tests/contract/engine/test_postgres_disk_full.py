@@ -99,7 +99,7 @@ def server(disk: SmallDisk, require_postgres: None) -> Iterator[PostgresServer]:
         yield started
 
 
-async def test_a_full_disk_under_postgres_stops_leasing_and_heals_by_itself__R10(
+async def test_a_full_disk_under_postgres_stops_leasing_and_recovers_by_itself__R10(
     disk: SmallDisk, server: PostgresServer
 ) -> None:
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:

@@ -53,7 +53,7 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_without_a_restart(ope
 
 
 @pytest.mark.one_store(False)
-async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
+async def test_a_redirect_that_must_wait_for_long_continues_where_it_stopped(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forager.engine.lanes.fetch.LONGEST_TAIL", 0.2)

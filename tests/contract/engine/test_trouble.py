@@ -188,7 +188,7 @@ async def test_two_workers_share_the_lanes_and_do_everything_once__PL_6(open_rig
         assert rig.job(job)["completed"] + rig.job(job)["skipped"] == 400
 
 
-async def test_a_full_disk_stops_leasing_and_heals_by_itself__R10(tmp_path: Path) -> None:
+async def test_a_full_disk_stops_leasing_and_recovers_by_itself__R10(tmp_path: Path) -> None:
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
         rig = await open_sqlite(tmp_path, [serper(sandbox.url)])
         job = await rig.submit_places(400, pages=2, concurrency=20)

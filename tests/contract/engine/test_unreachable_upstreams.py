@@ -29,7 +29,7 @@ async def test_a_job_whose_upstream_refuses_every_connection_is_paused_with_the_
         assert part in row["reason"]
 
 
-async def test_a_paused_job_goes_on_after_a_resume_when_its_upstream_answers(
+async def test_a_paused_job_continues_after_a_resume_when_its_upstream_answers(
     open_rig: OpenRig, unused_tcp_port: int
 ) -> None:
     config = SerperConfig(density=FULL_DENSITY, rate_limit=None)

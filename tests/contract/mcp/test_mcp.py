@@ -89,7 +89,7 @@ async def refused(client: Client, tool: str, **given: Any) -> str:
     return str(got.content[0].text)  # type: ignore[union-attr]
 
 
-async def test_an_agent_reads_a_page_whose_hidden_text_is_gone_and_which_is_marked__S23(tmp_path: Path) -> None:
+async def test_an_agent_reads_a_page_without_hidden_text_and_with_a_mark__S23(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, url, site), agent(url) as (client, _forager):
         tools = {tool.name for tool in (await client.list_tools()).tools}
         home = await called(client, "read_page", url=site.url("/"))
@@ -220,7 +220,7 @@ async def test_described_fields_are_reserved_in_dollars_and_settled_with_their_r
     assert before - Decimal(left["usd"]) == Decimal(ended["spent"]) / 1_000_000
 
 
-async def test_a_session_goes_on_with_what_is_left_and_ends_with_its_minutes(tmp_path: Path) -> None:
+async def test_a_session_continues_with_what_is_left_and_ends_with_its_minutes(tmp_path: Path) -> None:
     now = [0.0]
     async with opened(tmp_path) as (_, url, _site), AsyncForager(url, KEY) as forager:
         first = SessionBudget(forager, "s", AgentBudget(pages=3, minutes=10))

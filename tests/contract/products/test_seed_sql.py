@@ -58,7 +58,7 @@ async def sql(shop: Shop, postgres_url: str) -> AsyncIterator[Sql]:
     await session.close()
 
 
-async def test_every_sample_statement_runs_as_it_stands__PR_25(shop: Shop, sql: Sql) -> None:
+async def test_every_sample_statement_runs_unchanged__PR_25(shop: Shop, sql: Sql) -> None:
     await sql.execute("INSERT INTO domains (domain_name, base_url) VALUES ('example.com', 'https://example.com')")
     assert await sql.fetchval("SELECT domain_name FROM domains WHERE id = 1") == "example.com"
     assert await sql.execute(SUBMIT) == "INSERT 0 1"

@@ -68,7 +68,7 @@ async def test_a_schedule_needs_no_token_if_it_names_a_login(tmp_path: Path) -> 
         assert "access_token" in without.text
 
 
-async def test_a_login_that_google_revoked_pauses_the_job_with_the_remedy_and_a_new_one_lets_it_go_on(
+async def test_a_login_that_google_revoked_pauses_the_job_with_the_remedy_and_a_new_one_lets_it_continue(
     tmp_path: Path,
 ) -> None:
     async with open_reviews(tmp_path, locations=2) as rig:

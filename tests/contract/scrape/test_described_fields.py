@@ -117,7 +117,7 @@ async def test_the_same_page_and_schema_are_paid_for_once(simple_model: tuple[Se
     assert len(model.log) == 3
 
 
-async def test_an_invented_value_is_rejected_counted_and_asked_for_once_more__S23(
+async def test_an_invented_value_is_rejected_counted_and_requested_again_once__S23(
     simple_model: tuple[Service, SimulatedModel],
 ) -> None:
     service, model = simple_model
@@ -292,7 +292,7 @@ async def test_a_late_answer_counts_as_spent_and_is_not_charged_twice(tmp_path: 
         assert job["spent"] > Decimal((await estimate(service))["worst_usd"]) * 1_000_000
 
 
-async def test_a_second_question_that_fails_leaves_what_the_first_has_given(
+async def test_the_first_answer_is_kept_if_the_second_question_fails(
     simple_model: tuple[Service, SimulatedModel],
 ) -> None:
     service, model = simple_model

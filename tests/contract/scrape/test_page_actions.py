@@ -73,7 +73,7 @@ async def test_typing_keys_and_choices_reach_the_page_in_their_order(browsing: S
     assert answer["meta"]["rendered"] is True
 
 
-async def test_a_click_that_leads_to_another_page_returns_that_one(browsing: Service) -> None:
+async def test_after_a_click_to_another_page_that_page_is_returned(browsing: Service) -> None:
     answer = await read(browsing, {"do": "click", "selector": "#on"}, {"do": "wait_for", "selector": "h1"})
     assert answer["meta"]["page_url"] == browsing.site.url("/second")
     assert "of its own" in answer["data"]["result"]["markdown"]

@@ -43,7 +43,7 @@ async def test_sync_is_woken_by_the_end_of_the_task_and_does_not_look_for_it__SC
     assert answer.status_code == 200
 
 
-async def test_sync_gives_up_with_504_while_the_task_goes_on__SC_1(simple: Service) -> None:
+async def test_sync_gives_up_with_504_while_the_task_continues__SC_1(simple: Service) -> None:
     simple.site.answers["/late"] = SiteAnswer(200, simple_page("Late Shift Cook"), delay=6.0)
     answer = await simple.sync("/late", timeout_seconds=5)
     assert answer.status_code == 504
@@ -83,7 +83,7 @@ async def test_a_batch_with_good_and_bad_pages_is_partially_completed__SC_1(serv
     assert len({each["task_id"] for each in results}) == 3
 
 
-async def test_a_company_is_looked_for_on_its_contact_page_too__SC_10(simple: Service) -> None:
+async def test_a_company_is_searched_on_its_contact_page_as_well__SC_10(simple: Service) -> None:
     answer = await simple.sync("/companies/pages/7", target_type="company_website")
     assert answer.status_code == 200, answer.text
     said, about = answer.json()["data"]["result"], answer.json()["meta"]

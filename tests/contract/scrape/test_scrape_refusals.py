@@ -70,7 +70,7 @@ async def test_a_blocked_or_missing_page_fails_with_its_reason_and_is_kept__SC_2
     assert "<" in dead["evidence"]["text"]
 
 
-async def test_what_is_no_page_is_refused__SC_10(simple: Service) -> None:
+async def test_an_answer_that_is_not_a_page_is_refused__SC_10(simple: Service) -> None:
     simple.site.answers["/file.pdf"] = SiteAnswer(200, b"%PDF-1.7", b"application/pdf")
     answer = await simple.sync("/file.pdf")
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page")

@@ -63,7 +63,7 @@ async def test_a_page_comes_through_the_service_and_has_its_own_address(
     assert KEY not in answer.text
 
 
-async def test_a_redirect_is_told_by_the_service(paid: tuple[Service, SimulatedUnblocker]) -> None:
+async def test_the_final_address_is_taken_from_the_services_header(paid: tuple[Service, SimulatedUnblocker]) -> None:
     service, _ = paid
     service.site.answers["/moved"] = SiteAnswer(302, headers={"Location": service.site.url(PATH)})
     answer = await page(service, "/moved")
@@ -118,7 +118,7 @@ async def test_the_cap_is_never_exceeded_and_what_it_leaves_no_money_for_waits(
 
 
 @pytest.mark.parametrize("paid", [{"via_cost_header": COST_HEADER, "via_max_usd_day": "10"}], indirect=True)
-async def test_what_an_answer_says_that_it_cost_counts(paid: tuple[Service, SimulatedUnblocker]) -> None:
+async def test_the_cost_in_an_answers_header_is_counted(paid: tuple[Service, SimulatedUnblocker]) -> None:
     service, unblocker = paid
     unblocker.cost = 25
     await page(service)
@@ -187,7 +187,7 @@ async def test_a_policy_file_that_wants_a_missing_service_sends_nothing_directly
 @pytest.mark.parametrize(
     "wrong", ["https://api.example/", "ftp://api.example/?u={url}", "https://u:p@api.example/?u={url}", "u={url}"]
 )
-def test_an_address_that_is_none_of_a_service_is_refused_and_not_shown(wrong: str) -> None:
+def test_an_invalid_service_address_is_refused_and_not_shown(wrong: str) -> None:
     from forager.core.errors import Rejected
     from forager.fetch.via import checked_template
 

@@ -92,7 +92,7 @@ async def test_a_sink_that_was_down_gets_everything_when_it_is_back(rig: Rig) ->
     await rig.check()
 
 
-async def test_one_poison_change_is_set_aside_and_the_rest_goes_on(rig: Rig) -> None:
+async def test_one_poison_change_is_set_aside_and_the_rest_continues(rig: Rig) -> None:
     await rig.make_changes()
     poison = await _that_matters(rig)
     rig.sink.poison = {poison}

@@ -99,7 +99,7 @@ async def test_a_field_that_is_added_is_a_new_column_and_null_in_older_files(tmp
     assert [(row["uid"], row["brand"]) for row in read(tmp_path)] == [("k1", None), ("k2", "Harbour")]
 
 
-async def test_what_has_no_column_or_does_not_fit_it_is_kept_beside_and_refuses_nothing(tmp_path: Path) -> None:
+async def test_what_has_no_column_or_does_not_fit_it_is_kept_apart_and_refuses_nothing(tmp_path: Path) -> None:
     odd = {"price": "1.00001", "stock": 2**63, "state": 7, "seen_at": "soon", "tags": "a", "seller": {"other": 1}}
     odd |= {"gone": {"reason": "404"}, "is_open": "yes", "day": "2026-13-01"}
     await sink_in(tmp_path).write([change(1, "offer", body={"uid": "k1", **odd})])

@@ -210,7 +210,7 @@ async def test_a_topic_that_has_no_leader_yet_is_waited_for(engine: EngineRig, t
     assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
 
 
-async def test_a_message_that_no_broker_takes_is_refused_and_the_next_batch_goes_on(
+async def test_a_message_that_no_broker_takes_is_refused_and_the_next_batch_continues(
     engine: EngineRig, tmp_path: Path
 ) -> None:
     await make_changes(engine.ledger, 1)

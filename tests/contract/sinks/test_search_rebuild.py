@@ -20,7 +20,7 @@ from tests.support.engine import EngineRig
 from tests.support.sink_suite import log_of, make_changes
 
 
-async def test_a_rebuild_beside_a_running_sink_loses_nothing_and_is_searchable_all_the_time__PR_19(
+async def test_a_rebuild_while_a_sink_runs_loses_nothing_and_is_searchable_all_the_time__PR_19(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuild, "AT_ONCE", 2)
@@ -117,7 +117,7 @@ async def test_a_rebuild_that_stood_still_until_its_changes_were_pruned_starts_a
     assert len(sizes(tmp_path)) == 6
 
 
-async def test_an_interrupted_rebuild_goes_on_where_it_was(
+async def test_an_interrupted_rebuild_continues_where_it_stopped(
     engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuild, "AT_ONCE", 2)
