@@ -1,7 +1,9 @@
 """Exports as Parquet, Excel and DuckDB: types are kept, ids survive, and a missing package is named."""
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from zipfile import ZipFile
 
@@ -9,7 +11,8 @@ import pytest
 
 from forager.core.errors import Rejected
 from forager.sdk import table_files
-from forager.sdk.table_files import TableForm, write_table
+from forager.sdk.cli.row_files import Format, write_pages
+from forager.sdk.table_files import TableForm, moved_to, write_table
 
 CID = "9523048712390481237"
 ROWS: list[dict[str, Any]] = [
@@ -80,3 +83,44 @@ async def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path, monkeypatc
     monkeypatch.setattr(table_files, "MOST_SHEET_ROWS", 2)
     with pytest.raises(Rejected, match="at most 2 rows, and these are 3"):
         await write_table(pages(), "xlsx", tmp_path / "x.xlsx", name="place", columns=[])
+
+
+def read_all(pipe: Path) -> tuple[Thread, list[bytes]]:
+    got: list[bytes] = []
+    reader = Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    return reader, got
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+async def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path, form: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader, got = read_all(pipe)
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        await write_table(pages(), "parquet", pipe, name="place", columns=["zip"])
+    else:
+        await write_pages(pages(), Format(form), pipe)
+    reader.join(10)
+
+    assert CID.encode() in got[0]
+    assert pipe.is_fifo()
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
+async def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "latest.jsonl"
+    link.symlink_to("real/today.jsonl")
+    await write_pages(pages(), Format.JSONL, link)
+    await write_pages(pages(), Format.JSONL, link)
+
+    assert link.is_symlink()
+    assert len((tmp_path / "real" / "today.jsonl").read_text().splitlines()) == 3
+    assert [each.name for each in (tmp_path / "real").iterdir()] == ["today.jsonl"]
+
+
+def test_a_device_is_never_replaced_by_a_file() -> None:
+    assert moved_to(Path("/dev/null")) is None
+    assert moved_to(Path("/dev/full")) is None

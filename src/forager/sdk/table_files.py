@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from shutil import copyfileobj
+from tempfile import NamedTemporaryFile, gettempdir
 from typing import Any, Literal
 
 import orjson
@@ -179,14 +180,28 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def moved_to(output: Path) -> Path | None:
+    """Return the file that a complete output is moved to, links followed. None for a device or a pipe, such as
+    /dev/stdout: a file that is moved there would replace it."""
+    if output.exists() and not output.is_file():
+        return None
+    return output.resolve()
+
+
 @contextmanager
 def _moved_there(output: Path) -> Iterator[Path]:
-    """Yield a path next to the output, and move the file there when it is complete."""
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
+    """Yield a path next to the output, and move the file there when it is complete. A device or a pipe gets a copy."""
+    target = moved_to(output)
+    folder = Path(gettempdir()) if target is None else target.parent
+    unfinished = folder / f".{output.name}.{os.getpid()}.part"
     try:
         unfinished.unlink(missing_ok=True)
         yield unfinished
-        unfinished.replace(output)
+        if target is not None:
+            unfinished.replace(target)
+        else:
+            with unfinished.open("rb") as made, output.open("wb") as to:
+                copyfileobj(made, to)
     except OSError as error:
         raise Rejected(
             f"{output} cannot be written ({error.strerror or error}). Choose another with --output."

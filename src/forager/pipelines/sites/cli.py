@@ -16,6 +16,7 @@ from forager.sdk.cli.client import part
 from forager.sdk.cli.invocation import Json, Reached, with_api
 from forager.sdk.cli.markdown import Links, MaxTokens, NoImages, markdown_options
 from forager.sdk.cli.run_job import run_job, see_through
+from forager.sdk.table_files import moved_to
 
 commands = typer.Typer(help="Map, crawl and export any site.", no_args_is_help=True)
 CRAWLS = "/sites/crawls"
@@ -274,7 +275,8 @@ async def _write_warc(at: Reached, site: str, path: Path, *, duplicates: bool) -
     """Write pages whose HTML is stored. The file appears under its name when it is complete."""
     from forager.sdk.warc import CapturedPage, WarcWriter
 
-    written, partial = 0, path.with_name(f"{path.name}.part")
+    target = moved_to(path)
+    written, partial = 0, path if target is None else target.with_name(f"{target.name}.part")
     try:
         with partial.open("wb") as file:
             writer = WarcWriter(file, path.name)
@@ -292,9 +294,11 @@ async def _write_warc(at: Reached, site: str, path: Path, *, duplicates: bool) -
                     )
                     written += 1
         if not written:
-            partial.unlink()
+            if target is not None:
+                partial.unlink()
             raise Rejected(f"No HTML of {site} is stored. Crawl the site with it: forager site crawl URL --as html")
-        partial.replace(path)
+        if target is not None:
+            partial.replace(target)
     except OSError as error:
         raise Rejected(f"--warc {path} cannot be written: {error.strerror}.") from error
     return written

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from forager.core.errors import Rejected
+from forager.sdk.table_files import moved_to
 from forager.sdk.tabular import CsvTable, Nested, json_lines
 
 AT_ONCE = 1_000
@@ -65,19 +66,23 @@ async def _write_csv(pages: AsyncIterator[Sequence[Any]], file: BinaryIO, column
 
 @contextmanager
 def opened(output: Path | None) -> Iterator[BinaryIO]:
-    """Write a file next to its target and move it there when it is complete, so that no reader sees half an export."""
+    """Write a file next to its target and move it there when it is complete, so that no reader sees half an export.
+    A device or a pipe is written to directly."""
     if output is None:
         yield sys.stdout.buffer
         return
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
+    target = moved_to(output)
+    unfinished = None if target is None else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
+        with (unfinished or output).open("wb") as file:
             yield file
-        unfinished.replace(output)
+        if unfinished is not None and target is not None:
+            unfinished.replace(target)
     except OSError as error:
         raise Rejected(
             f"{output} cannot be written ({error.strerror or error}). Choose another with --output."
         ) from error
     finally:
-        with suppress(OSError):  # it was reported above
-            unfinished.unlink(missing_ok=True)
+        if unfinished is not None:
+            with suppress(OSError):  # it was reported above
+                unfinished.unlink(missing_ok=True)
