@@ -7,6 +7,7 @@ import signal
 import statistics
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,46 @@ async def on_sqlite(folder: Path, *, kills: int, tasks: int) -> None:
 
 async def test_a_job_survives_twelve_kills_and_nothing_is_lost_or_doubled__R2(tmp_path: Path) -> None:
     await on_sqlite(tmp_path, kills=12, tasks=800)
+
+
+SENT = 16
+"""First pages, all in flight at once; the second pages are held until theirs are completed."""
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_every_credit_of_two_kills_is_counted_the_second_while_suspects_run__R2(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Requests are sent and unanswered at the first kill, and half of them again at the second. The upstream charges
+    for all of that, and the ledger counts exactly as much, task by task."""
+    where = request.getfixturevalue("postgres_url") if store == "postgres" else str(tmp_path)
+    async with SerperSandbox(SerperConfig(density=DENSITY, rate_limit=None, latency_ms=600_000)) as sandbox:
+        options = Options(where, sandbox.url, lease=3.0, concurrency=SENT)
+        await submit(options, 2 * SENT)
+        for sent, suspects in ((SENT, 0), (SENT // 2, SENT // 2)):
+            process = start(options)
+            before = sandbox.log.total
+            assert await requests(sandbox, sent, process, 60), "the worker has ended"
+            process.kill()
+            await gone(process, 60)
+            await sandbox.log.ended(before + sent)
+            assert in_state(where, TaskState.SUSPECT) == suspects
+            assert in_state(where, TaskState.RUNNING) > sent // 2
+        sandbox.serper.adopt({"latency_ms": 5})
+        assert await gone(start(options), 300) == 0
+        verdict = judge(where, sandbox, 2 * SENT)
+        assert verdict.is_clean, verdict
+        assert verdict.states == {COMPLETED: 2 * SENT}
+        tables = tables_of(where)
+        (job,) = tables.read("SELECT spent, guessed, reserved FROM jobs")
+        costs = Counter(row["cost"] for row in tables.read("SELECT cost FROM tasks"))
+        tables.close()
+        charged: Counter[tuple[str, int]] = Counter()
+        for entry in sandbox.log:
+            charged[entry.zip, entry.page] += entry.credits
+        assert (job["spent"], job["reserved"]) == (charged.total(), 0)
+        assert job["guessed"] == charged.total() - 2 * SENT >= SENT * 3 // 2
+        assert costs == Counter(charged.values())
 
 
 @pytest.mark.chaos

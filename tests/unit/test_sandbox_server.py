@@ -4,12 +4,15 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -185,6 +188,26 @@ async def test_a_client_that_leaves_before_the_answer_is_logged_as_not_served() 
         (entry,) = sandbox.log
         assert (entry.status, entry.delivered, entry.credits) == (0, False, 1)
         assert sandbox.stats()["in_flight"] == 0
+
+
+async def test_a_client_that_leaves_as_its_answer_is_due_is_logged_and_charged_once(tmp_path: Path) -> None:
+    """On a busy machine the loop is late: it learns in one turn that the client has left and that the answer is due."""
+    log = tmp_path / "requests.jsonl"
+    body = b'{"q":"85001 bars","page":1,"num":10}'
+    head = f"POST /places HTTP/1.1\r\nX-API-KEY: sandbox-key\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with sandbox_with(latency_ms=100, latency_sigma=0.0, credits=10, log_path=str(log)) as (sandbox, _):
+        url = urlsplit(sandbox.url)
+        with socket.create_connection((url.hostname, url.port)) as client:
+            client.sendall(head.encode() + body)
+            await sandbox.log.arrived(1)
+        time.sleep(0.2)
+        await sandbox.log.ended(1)
+        for _ in range(10):  # what else the loop has to do about this connection
+            await asyncio.sleep(0)
+        stats = sandbox.stats()
+        assert (stats["credits"], stats["in_flight"], stats["credits_left"]) == (1, 0, {"sandbox-key": 9})
+    (entry,) = read_log(log.read_bytes().splitlines())
+    assert (entry.status, entry.delivered, entry.credits) == (0, False, 1)
 
 
 async def test_what_is_in_flight_when_the_sandbox_stops_is_logged_as_not_served() -> None:

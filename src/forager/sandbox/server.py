@@ -321,6 +321,9 @@ class SerperSandbox:
             self._answer(entry, verdict, connection)
 
     def _answer(self, entry: LoggedRequest, verdict: SerperVerdict, connection: Connection) -> None:
+        # The entry ends here. Without this, a client that left in the same turn of a late loop would end it once more,
+        # and its credits would count twice.
+        connection.when_lost = None
         if verdict.fault is Fault.RESET:
             connection.cut()
             self._unseen(entry, verdict, None)
@@ -334,7 +337,6 @@ class SerperSandbox:
             connection.send_long(verdict.status, parts, size, partial(self._seen, entry, verdict))
         elif connection.is_open:
             # Written down before it is sent: who reads the log on getting the answer must find it there.
-            connection.when_lost = None
             self._seen(entry, verdict)
             connection.send(verdict.status, verdict.body, HTML if verdict.fault is Fault.HTTP503 else JSON)
         else:

@@ -14,7 +14,7 @@ from forager.core.states import AFTER_FAILED, TERMINAL_JOBS, JobState, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import lock_jobs, log_job, logged_task_changes, write_changes, write_counters
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
-from forager.ledger.postgres.lanes import Flow, add_flows, wake
+from forager.ledger.postgres.lanes import Flow, add_flows_and_lock_all, set_paused, wake
 from forager.ledger.postgres.submit import Repeated, create_whole
 from forager.ledger.postgres.tasks import ENDED_BADLY, JustQueued, insert_tasks, join_open, predecessors, skip_followers
 from forager.ledger.rules.changes import COUNTER_OF, Deltas, then
@@ -165,10 +165,8 @@ async def _add(
     reopened.count_in(deltas)
     await skip_followers(db, sorted(written.dead_ends | reopened.dead_ends), AFTER_FAILED, deltas, now)
     ready = written.ready | reopened.ready
-    await add_flows(db, ready)
+    flows = await add_flows_and_lock_all(db, ready, [job])
     await wake(db, {**written.due, **reopened.due, **{lane: now for lane, _ in ready}})
-    # Lock all flows of the job before its row, as `settle_and_lease` does: the opposite order would deadlock.
-    await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
     await lock_jobs(db, [job])
     row = await db.fetchrow("SELECT public_id, state, drain FROM jobs WHERE id = $1", job)
     if row is None or row["drain"] is not None:
@@ -177,7 +175,7 @@ async def _add(
     if goes_on:
         await db.execute("UPDATE jobs SET state = 'running', finished_at = NULL WHERE id = $1", job)
     # An ended job's flows would have been written as paused: it was not running when they were.
-    await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, row["state"] == JobState.PAUSED)
+    await set_paused(db, flows, paused=row["state"] == JobState.PAUSED)
     told = await logged_task_changes(db, catalog, deltas)
     extended = await log_job(db, job, "extended") if goes_on else None
     ended = await write_counters(db, deltas, now)  # if all of them were skipped at once

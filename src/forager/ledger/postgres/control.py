@@ -12,11 +12,19 @@ from forager.core.states import AFTER_FAILED, CANCELLED, ErrorType, JobState, Re
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import lock_jobs, log_job, logged_task_changes, write_changes, write_counters
 from forager.ledger.postgres.connection import NOW, Db, tell
-from forager.ledger.postgres.lanes import add_flows, add_spending, pause_flows, wake
+from forager.ledger.postgres.lanes import (
+    Flow,
+    add_flows,
+    add_flows_and_lock_all,
+    add_spending,
+    pause_flows,
+    set_paused,
+    wake,
+)
 from forager.ledger.postgres.settle import PendingWrites, after_ends, bury, close, keep_lost
 from forager.ledger.postgres.submit import write_secrets
 from forager.ledger.postgres.tasks import JustQueued, join_open, skip_followers
-from forager.ledger.rules.changes import Deltas, has_ended, no_dead_letter, note, then, was_cancelled
+from forager.ledger.rules.changes import Deltas, NewChange, has_ended, no_dead_letter, note, then, was_cancelled
 from forager.ledger.rules.jobs import CUT_OFF
 from forager.ledger.rules.scheduling import crash_error, group_size, is_given_up
 
@@ -69,24 +77,29 @@ async def resume(db: Db, catalog: Catalog, job: UUID) -> None:
     number, state, drain = await _job(db, job)
     if _is_running_already(job, state, drain):
         return
-    await _queue_again(db, catalog, job, number, [row[0] for row in await db.fetch(_CUT_OFF, number)])
-    lanes = await pause_flows(db, [number], paused=False)
+    again = await _requeue(db, catalog, number, [row[0] for row in await db.fetch(_CUT_OFF, number)])
+    flows = await add_flows_and_lock_all(db, again.ready, [number])
     suspects = await db.fetch(
         "SELECT DISTINCT l.id FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8 WHERE q.job_id = $1", number
     )
-    now = await _now(db)
-    await wake(db, dict.fromkeys([*lanes, *(row[0] for row in suspects)], now))
+    await wake(db, dict.fromkeys([*(lane for lane, _ in flows), *(row[0] for row in suspects)], again.now))
     await lock_jobs(db, [number])
     _, state, drain = await _job(db, job)
-    if _is_running_already(job, state, drain):
-        return
-    await db.execute(
-        "UPDATE jobs SET state = CASE WHEN started_at IS NULL THEN 'queued' ELSE 'running' END, reason = NULL"
-        " WHERE id = $1",
-        number,
-    )
-    await tell(db)
-    await write_changes(db, [await log_job(db, number, "resumed")], now)
+    changes: list[NewChange] = [await log_job(db, number, "retried")] if again.found else []
+    if not _is_running_already(job, state, drain):
+        await db.execute(
+            "UPDATE jobs SET state = CASE WHEN started_at IS NULL THEN 'queued' ELSE 'running' END, reason = NULL"
+            " WHERE id = $1",
+            number,
+        )
+        resumed = await log_job(db, number, "resumed")
+        changes = then(changes[0], [resumed]) if changes else [resumed]
+        await tell(db)
+    await set_paused(db, flows, paused=False)
+    told = await logged_task_changes(db, catalog, again.deltas)
+    for end in await write_counters(db, again.deltas, again.now):
+        changes.append(end._replace(version=end.version + len(changes)))
+    await write_changes(db, [*told, *changes], again.now)
 
 
 async def cancel(db: Db, job: UUID) -> int | None:
@@ -157,26 +170,43 @@ async def discard(db: Db, task: UUID) -> None:
     await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", numbers[0])
 
 
-async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, failed: Sequence[int]) -> int:
-    _, state, drain = await _job(db, public_id)
-    if CANCELLED in (state, drain):
-        raise was_cancelled(public_id)
-    mine = [row[0] for row in await db.fetch(_AGAIN, sorted(failed), 5, 0)]
+@dataclass(frozen=True, slots=True)
+class _Requeued:
+    """Tasks of a job that are queued again. Its counters are not written yet."""
+
+    now: int
+    deltas: Deltas
+    ready: frozenset[Flow] = frozenset()
+    found: bool = False
+    count: int = 0
+    """Those that are queued; others may have joined another task."""
+
+
+async def _requeue(db: Db, catalog: Catalog, job: int, failed: Sequence[int]) -> _Requeued:
+    """Queue failed tasks again, and the followers that were skipped because of them. Locks rows of tasks only."""
+    now, deltas = await _now(db), catalog.deltas()
+    mine = [row[0] for row in await db.fetch(_AGAIN, sorted(failed), 5, 0)] if failed else []
     if not mine:
-        return 0
+        return _Requeued(now, deltas)
     followers = [row[0] for row in await db.fetch(_AGAIN, await _followers(db, job, mine), 6, 2)]
     lanes = await db.fetch("SELECT DISTINCT lane_id FROM tasks WHERE id = ANY($1::bigint[])", mine)
-    now = await _now(db)
     count = len(mine) + len(followers)
-    deltas = catalog.deltas()
     deltas.add(job, queued=count, failed=-len(mine), skipped=-len(followers))
     deltas.note_back(mine, TaskState.FAILED)
     deltas.note_back(followers, TaskState.SKIPPED)
     count -= await _join(db, job, [*mine, *followers], catalog.one_open, deltas, now)
-    await add_flows(db, [(row[0], job) for row in lanes])
-    await wake(db, {row[0]: now for row in lanes})
-    # Lock all flows of the job before its row, as `settle_and_lease` does: the opposite order would deadlock.
-    await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
+    return _Requeued(now, deltas, frozenset((row[0], job) for row in lanes), found=True, count=count)
+
+
+async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, failed: Sequence[int]) -> int:
+    _, state, drain = await _job(db, public_id)
+    if CANCELLED in (state, drain):
+        raise was_cancelled(public_id)
+    again = await _requeue(db, catalog, job, failed)
+    if not again.found:
+        return 0
+    flows = await add_flows_and_lock_all(db, again.ready, [job])
+    await wake(db, {lane: again.now for lane, _ in again.ready})
     await lock_jobs(db, [job])
     resumed = await db.fetchval(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
@@ -187,11 +217,12 @@ async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, fail
     if resumed is None:
         raise was_cancelled(public_id)
     # An ended job's flows would have been written as paused: it was not running when they were.
-    await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
-    told = await logged_task_changes(db, catalog, deltas)
+    await set_paused(db, flows, paused=resumed == JobState.PAUSED)
+    told = await logged_task_changes(db, catalog, again.deltas)
     change = await log_job(db, job, "retried")
-    await write_changes(db, [*told, *then(change, await write_counters(db, deltas, now))], now)
-    return count
+    ended = await write_counters(db, again.deltas, again.now)
+    await write_changes(db, [*told, *then(change, ended)], again.now)
+    return again.count
 
 
 async def _join(db: Db, job: int, tasks: Sequence[int], one_open: Collection[str], deltas: Deltas, now: int) -> int:
@@ -320,6 +351,7 @@ UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_a
   attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
+_LOCK_LANES = "SELECT 1 FROM lanes WHERE owner = $1 OR id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE"
 # These lanes never have tasks: a worker must not take them.
 _FREE_LANES = f"""
 UPDATE lanes SET owner = NULL, wake_at = CASE WHEN {IS_WITHOUT_TASKS} THEN NULL ELSE $2::bigint END
@@ -363,6 +395,7 @@ async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Re
     await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed, blamed=blamed)
     whole = len(rows) == in_flight
     if whole:
+        await db.fetch(_LOCK_LANES, session, sorted({row["lane_id"] for row in rows}))
         await db.execute(_FREE_LANES, session, effect.now)
         await db.execute("DELETE FROM sessions WHERE id = $1", session)
         await tell(db)

@@ -9,6 +9,7 @@ everything that was committed while it waited for the lock.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from forager.core.ids import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
 from forager.core.regions import MARK
 from forager.ledger.catalog import DEFAULT_QUEUE, Catalog
-from forager.ledger.postgres.connection import NOW, Connections, Db, pairs, tell
+from forager.ledger.postgres.connection import NOW, Connections, Db, TryAgain, pairs, tell
 from forager.ledger.rules.changes import before_month, day_and_hour
 from forager.ledger.rules.jobs import Encoded
 from forager.ledger.rules.scheduling import (
@@ -66,18 +67,23 @@ async def join_lanes(db: Db, session: Session, known: Collection[int], now: int,
 
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
-_WAKE = """
-WITH asleep AS MATERIALIZED (
-  SELECT l.id, x.at FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id
-  WHERE coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > x.at) ORDER BY l.id FOR NO KEY UPDATE OF l)
-UPDATE lanes l SET wake_at = a.at FROM asleep a
-WHERE l.id = a.id AND coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > a.at)
-RETURNING l.id
+_IS_ASLEEP = "coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > x.at)"
+_ASLEEP = f"""
+SELECT l.id FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id WHERE {_IS_ASLEEP}
 """
-_HOLD = """
-SELECT l.id, x.at, coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > x.at) AS asleep
-FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id ORDER BY l.id FOR SHARE OF l
+# `asleep` is that of the locked row, which another transaction may have changed meanwhile.
+_WAKE = f"""
+WITH locked AS MATERIALIZED (
+  SELECT l.id, x.at, {_IS_ASLEEP} AS asleep FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at)
+  JOIN lanes l ON l.id = x.id ORDER BY l.id FOR NO KEY UPDATE OF l)
+UPDATE lanes l SET wake_at = o.at FROM locked o WHERE l.id = o.id AND o.asleep
 """
+_HOLD = f"""
+SELECT {_IS_ASLEEP} AS asleep FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id
+ORDER BY l.id FOR SHARE OF l
+"""
+MOST_RUNS = 8
+"""Maximum of statements that wake and hold lanes in turns. If there would be more, none is only held."""
 # The lowest turn of what waits in a lane; without ready work, of what is due first.
 _TURN = """
 coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused ORDER BY f.turn LIMIT 1),
@@ -184,18 +190,23 @@ FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x(id, state, not_before) 
 
 async def wake(db: Db, lanes: Mapping[int, int]) -> None:
     """Announce work, now or at the given moment, in lanes that this session may not own: wake the lane or notify its
-    owner."""
+    owner.
+
+    Lanes are locked in the order of their numbers: shared if they are awake, so that submissions do not wait for each
+    other. A shared lock is never raised to an exclusive one, because two transactions that both try wait for each
+    other: one that finds its lane asleep under a shared lock begins again.
+    """
     if not lanes:
         return
     numbers = sorted(lanes)
-    moments = [lanes[n] for n in numbers]
-    woken = {row[0] for row in await db.fetch(_WAKE, numbers, moments)}
-    awake = [n for n in numbers if n not in woken]
-    if awake:
-        rows = await db.fetch(_HOLD, awake, [lanes[n] for n in awake])
-        fell_asleep = [(row[0], row[1]) for row in rows if row[2]]  # between the two statements
-        if fell_asleep:
-            await db.execute(_WAKE, [n for n, _ in fell_asleep], [at for _, at in fell_asleep])
+    asleep = {row[0] for row in await db.fetch(_ASLEEP, numbers, [lanes[n] for n in numbers])}
+    runs = [(sleeps, list(run)) for sleeps, run in groupby(numbers, asleep.__contains__)]
+    for sleeps, run in runs if len(runs) <= MOST_RUNS else [(True, numbers)]:
+        moments = [lanes[n] for n in run]
+        if sleeps:
+            await db.execute(_WAKE, run, moments)
+        elif any(row[0] for row in await db.fetch(_HOLD, run, moments)):
+            raise TryAgain("a lane was put to sleep")
     await tell(db)
 
 
@@ -449,6 +460,39 @@ async def add_flows(db: Db, flows: Iterable[Flow]) -> None:
     wanted = sorted(set(flows))
     if wanted:
         await db.execute(_ADD, [lane for lane, _ in wanted], [job for _, job in wanted])
+
+
+# In one walk: two would lock a low lane after a high one, and deadlock with a settlement that adds both.
+_ADD_AND_LOCK_ALL = """
+INSERT INTO flows (lane_id, job_id, turn, paused)
+SELECT x.lane_id, x.job_id, j.turn, j.state NOT IN ('queued', 'running') OR j.drain IS NOT NULL
+FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) UNION
+      SELECT lane_id, job_id FROM flows WHERE job_id = ANY($3::bigint[])) AS x(lane_id, job_id)
+JOIN jobs j ON j.id = x.job_id ORDER BY x.lane_id, x.job_id
+ON CONFLICT (lane_id, job_id) DO UPDATE SET turn = excluded.turn RETURNING lane_id, job_id
+"""
+_SET_PAUSED = """
+UPDATE flows f SET paused = $3 FROM unnest($1::bigint[], $2::bigint[]) AS x(lane_id, job_id)
+WHERE f.lane_id = x.lane_id AND f.job_id = x.job_id
+"""
+
+
+async def add_flows_and_lock_all(db: Db, flows: Iterable[Flow], jobs: Collection[int]) -> list[Flow]:
+    """Add flows, and lock all flows of these jobs. Returns the flows of these jobs.
+
+    Call this before any lane or job is locked, and `set_paused` with the result once the jobs are.
+    """
+    wanted = sorted(set(flows))
+    rows = await db.fetch(_ADD_AND_LOCK_ALL, [lane for lane, _ in wanted], [job for _, job in wanted], list(jobs))
+    return [(row[0], row[1]) for row in rows if row[1] in jobs]
+
+
+async def set_paused(db: Db, flows: Sequence[Flow], *, paused: bool) -> None:
+    """Stop or resume offering the ready work of flows that this transaction has locked.
+
+    Flows of the same jobs that appeared meanwhile are left alone: to lock them now would be against the order.
+    """
+    await db.execute(_SET_PAUSED, [lane for lane, _ in flows], [job for _, job in flows], paused)
 
 
 async def remove_exhausted(db: Db, flows: Collection[Flow]) -> None:

@@ -14,7 +14,7 @@ from forager.core.ledger import Lease, Session, Want
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import end_for_budget, lock_jobs
 from forager.ledger.postgres.connection import NOW, Db, TryAgain, pairs
-from forager.ledger.postgres.lanes import Flow, add_flows, remove_exhausted, wake
+from forager.ledger.postgres.lanes import Flow, remove_exhausted, wake
 from forager.ledger.postgres.settle import PendingWrites
 from forager.ledger.rules.scheduling import MOST_SUSPECTS, Suspect, choose, promoted_pages
 
@@ -68,13 +68,13 @@ async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[in
     return short
 
 
-async def promote(db: Db, lanes: Sequence[int], now: int) -> None:
-    """Make due tasks ready: a page per transaction, lanes that have waited longest first."""
+async def promote(db: Db, lanes: Sequence[int], now: int) -> set[Flow]:
+    """Make due tasks ready: a page per transaction, lanes that have waited longest first. Returns their flows, to be
+    added together with those of a settlement: flows are locked in one walk, before lanes and records."""
     due = [row[0] for row in await db.fetch(_DUE, lanes, now)]
     pages = dict(promoted_pages(due))
-    if pages:
-        promoted = await db.fetch(_PROMOTE, list(pages), list(pages.values()), now)
-        await add_flows(db, {(row[0], row[1]) for row in promoted})
+    rows = await db.fetch(_PROMOTE, list(pages), list(pages.values()), now) if pages else []
+    return {(row[0], row[1]) for row in rows}
 
 
 def count_leases(effect: PendingWrites, rows: Sequence[Any]) -> None:

@@ -31,7 +31,7 @@ from forager.ledger.postgres.connection import (
     pairs,
     unless_all,
 )
-from forager.ledger.postgres.lanes import Flow, add_flows, add_spending, pause_flows, wake
+from forager.ledger.postgres.lanes import Flow, add_flows, add_flows_and_lock_all, add_spending, set_paused, wake
 from forager.ledger.postgres.records import keep_rejected, store_in_order, store_records, update_unseen
 from forager.ledger.postgres.tasks import insert_tasks, release_followers, skip_followers, skip_tasks
 from forager.ledger.rules.changes import COUNTER_OF, Deltas, NewChange
@@ -70,7 +70,9 @@ class PendingWrites:
     changes: list[NewChange] = field(default_factory=list)
     fenced: list[int] = field(default_factory=list)
     ready: set[Flow] = field(default_factory=set)
-    """Work that became ready."""
+    """Work that became ready …"""
+    promoted: set[Flow] = field(default_factory=set)
+    """… and work in the session's own lanes that became due."""
     due: dict[int, int] = field(default_factory=dict)
     """Due time of postponed work, by lane."""
     halted: dict[int, str] = field(default_factory=dict)
@@ -93,27 +95,37 @@ def children_of(settlements: Sequence[Settlement], catalog: Catalog) -> dict[int
     return {s.lease.task_id: encode(s.tasks, catalog) for s in settlements if s.tasks}
 
 
-async def settle(
+async def settle_tasks(
     db: Db,
     catalog: Catalog,
     settlements: Sequence[Settlement],
     children: Mapping[int, list[Encoded]],
     lanes: Mapping[str, int],
-    own_lanes: frozenset[int],
     effect: PendingWrites,
-) -> None:
-    """Settle everything except the jobs' rows and the change log, which are written last, together with the leases."""
+) -> list[Settlement]:
+    """Write everything that locks rows of tasks. Returns the settlements that passed the fence."""
     drains = await _drains(db, settlements)
     live, followed = await _pass_the_fence(db, settlements, drains, effect)
+    if live:
+        await _settle_neighbours(db, live, followed, effect)
+        new = [(s.lease.job_id, plan) for s in live for plan in children.get(s.lease.task_id, ())]
+        if new:
+            await _add_children(db, catalog, new, lanes, drains, effect)
+    return live
+
+
+async def settle_rest(
+    db: Db, catalog: Catalog, live: list[Settlement], own_lanes: frozenset[int], effect: PendingWrites
+) -> None:
+    """Write everything else, except the jobs' rows and the change log, which are written last, together with the
+    leases."""
+    if effect.halted:
+        flows = await add_flows_and_lock_all(db, effect.ready | effect.promoted, effect.halted)
+        await set_paused(db, flows, paused=True)
+    else:
+        await add_flows(db, effect.ready | effect.promoted)
     if not live:
         return
-    await _settle_neighbours(db, live, followed, effect)
-    new = [(s.lease.job_id, plan) for s in live for plan in children.get(s.lease.task_id, ())]
-    if new:
-        await _add_children(db, catalog, new, lanes, drains, effect)
-    if effect.halted:
-        await pause_flows(db, effect.halted, paused=True)
-    await add_flows(db, effect.ready)
     foreign = {lane: effect.now for lane, _ in effect.ready if lane not in own_lanes}
     await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
     await _spend(db, live, effect)

@@ -50,7 +50,7 @@ from forager.ledger.postgres.lease import (
     mark_step,
     promote,
 )
-from forager.ledger.postgres.settle import PendingWrites, children_of, close, settle
+from forager.ledger.postgres.settle import PendingWrites, children_of, close, settle_rest, settle_tasks
 from forager.ledger.postgres.submit import SWEEP_PAGE, Submissions, add_part, offer_more, open_job, remove_unfinished
 from forager.ledger.postgres.upkeep import WALKS, Walk, age, archive, drop_old, drop_old_robots, restore, wake_sleepers
 from forager.ledger.rules.jobs import Encoded, PlanPart, encode_all
@@ -144,14 +144,15 @@ async def settle_and_lease(
     if begun is None:
         raise AssertionError("a SELECT from one row has one row")
     effect = PendingWrites(begun["now"], catalog.deltas())
-    if settlements:
-        await settle(db, catalog, settlements, children, lanes, frozenset(worker.lanes), effect)
+    live = await settle_tasks(db, catalog, settlements, children, lanes, effect) if settlements else []
+    leases = bool(wants) and begun["session"] is not None
+    if leases and (begun["due"] or any(due <= effect.now for due in effect.due.values())):
+        effect.promoted = await promote(db, begun["own"], effect.now)
+    await settle_rest(db, catalog, live, frozenset(worker.lanes), effect)
     faults.at("settled")
     round_ = Round(session, begun["claim"], effect, worker.last)
     next_due: dict[int, int | None] = {}
-    if wants and begun["session"] is not None:
-        if begun["due"] or any(due <= effect.now for due in effect.due.values()):
-            await promote(db, begun["own"], effect.now)
+    if leases:
         own = set(begun["own"])
         if any(want.tasks for want in wants):
             wants = await claim_by_number(db, round_, wants, own)

@@ -13,7 +13,7 @@ from forager.core.upkeep import LastNumbers, OldRecord, Pruned, RestoredJob
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import write_changes, write_counters
 from forager.ledger.postgres.connection import NOW, Db
-from forager.ledger.postgres.lanes import add_flows, wake
+from forager.ledger.postgres.lanes import add_flows, set_paused, wake
 from forager.ledger.rules.changes import Deltas
 from forager.ledger.rules.jobs import FOR_EVER_MS
 from forager.ledger.rules.upkeep import (
@@ -358,12 +358,9 @@ async def wake_sleepers(db: Db) -> int:
     """Wake lanes that sleep although they have work, and count them, so that such a defect becomes visible."""
     now = await db.fetchval(f"SELECT {NOW}")
     ready = await db.fetch(_READY, now)
-    await add_flows(db, [(row["lane_id"], row["job_id"]) for row in ready if row["missing"]])
-    for row in ready:
-        if row["paused"]:
-            await db.execute(
-                "UPDATE flows SET paused = false WHERE lane_id = $1 AND job_id = $2", row["lane_id"], row["job_id"]
-            )
+    paused = [(row["lane_id"], row["job_id"]) for row in ready if row["paused"]]
+    await add_flows(db, [*paused, *((row["lane_id"], row["job_id"]) for row in ready if row["missing"])])
+    await set_paused(db, paused, paused=False)
     lanes = {row[0]: row[1] for row in await db.fetch(_WAITING)}
     lanes |= {row[0]: now for row in await db.fetch(_SUSPECT, now)}
     lanes |= {row["lane_id"]: now for row in ready}
