@@ -14,7 +14,7 @@ from forager.core.states import Reason, TaskState
 from forager.core.task import Plan
 from tests.contract.test_postgres_locks import deadlocks
 from tests.support.rig import Rig, Worker, postgres_rig
-from tests.support.rig_pipelines import Call, calls
+from tests.support.rig_pipelines import Call, calls, chain
 
 LOW, HIGH = "low", "near"
 """Two lanes, in the order of their numbers."""
@@ -150,3 +150,22 @@ async def test_a_turn_that_promotes_tasks_locks_flows_before_the_lanes_that_it_w
             await retrying.execute("SELECT 1 FROM lanes WHERE id = $1 FOR NO KEY UPDATE", numbers[1])
         async with asyncio.timeout(60):
             assert [lease.key for lease in (await turn).leases] == ["a"]
+
+
+@pytest.mark.parametrize("end", [TaskState.COMPLETED, TaskState.FAILED])
+async def test_a_task_whose_follower_is_being_cancelled_waits_for_its_row_of_the_queue_alone_trap_10(
+    postgres_url: str, end: TaskState
+) -> None:
+    async with opened(postgres_url) as ((rig,), draining):
+        await rig.ledger.submit(JOB, chain("a", "b"))
+        worker = await rig.worker()
+        (first,) = await worker.lease()
+        follower = await draining.fetchval("SELECT id FROM tasks WHERE state = 2")
+        async with draining.transaction():
+            await draining.execute("SELECT 1 FROM queue WHERE task_id = $1 FOR UPDATE", follower)
+            settling = asyncio.create_task(rig.ledger.settle_and_lease(worker.session, [Settlement(first, end)], []))
+            await until_waiting(draining)
+            await draining.execute("UPDATE tasks SET error = NULL WHERE id = $1", follower)
+        async with asyncio.timeout(60):
+            await settling
+        assert [lease.key for lease in await worker.lease()] == (["b"] if end is TaskState.COMPLETED else [])

@@ -379,17 +379,21 @@ SELECT count(*) FROM t
 # their own followers, if it is not.
 
 
-_RELEASE = """
-WITH t AS (UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ANY($1::bigint[]) RETURNING id)
-UPDATE queue q SET state = CASE WHEN q.due > $2 THEN 1 ELSE 0 END, due = CASE WHEN q.due > $2 THEN q.due END
-FROM t WHERE q.task_id = t.id AND q.state = 2 RETURNING q.lane_id, q.job_id, q.due
+# A row of the queue is locked before the row of its task, as a settlement and the end of a cancelled job do.
+_HELD = """
+SELECT q.task_id FROM tasks t JOIN queue q ON q.task_id = t.id
+WHERE t.state = 2 AND t."after" = ANY($1::bigint[]) ORDER BY q.task_id FOR UPDATE OF q
 """
-_SKIP_FOLLOWERS = """
-WITH t AS (UPDATE tasks SET state = 6, error = $2, reason = $4, error_type = NULL, ended_at = $3
-           WHERE state = 2 AND "after" = ANY($1::bigint[])
-           RETURNING id, job_id, followed),
-q AS (DELETE FROM queue USING t WHERE queue.task_id = t.id)
-SELECT id, job_id, followed FROM t
+_RELEASE = f"""
+WITH q AS (UPDATE queue q SET state = CASE WHEN q.due > $2 THEN 1 ELSE 0 END, due = CASE WHEN q.due > $2 THEN q.due END
+           WHERE q.task_id = ANY(ARRAY({_HELD})) AND q.state = 2 RETURNING q.task_id, q.lane_id, q.job_id, q.due),
+t AS (UPDATE tasks t SET state = 0 FROM q WHERE t.id = q.task_id)
+SELECT lane_id, job_id, due FROM q
+"""
+_SKIP_FOLLOWERS = f"""
+WITH q AS (DELETE FROM queue q WHERE q.task_id = ANY(ARRAY({_HELD})) AND q.state = 2 RETURNING q.task_id)
+UPDATE tasks t SET state = 6, error = $2, reason = $4, error_type = NULL, ended_at = $3 FROM q WHERE t.id = q.task_id
+RETURNING t.id, t.job_id, t.followed
 """
 # Only queued tasks: one that another session is leasing at this moment is left to it.
 _SKIP = """
