@@ -1,15 +1,21 @@
 """The demo: whose folder it uses, and the audit after its crash."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from forager.app.features import all_features
 from forager.cli import demo_all, demo_run
+from forager.cli.demo_run import kill_worker
 from forager.cli.demo_view import PipelineRow, figures
 from forager.cli.main import run
 from forager.core.errors import Conflict
+from forager.ledger.sqlite.lock import StoreLock
 from forager.pipelines.places.demo import audit_crash, expected_places
 from forager.sandbox import LoggedRequest
 from forager.sdk.cli import report_html as html
@@ -192,3 +198,19 @@ def test_a_row_of_the_view_shows_progress_rate_cost_and_what_happens_now() -> No
 def test_stay_is_for_the_demo_of_all_pipelines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", *arguments]) == 2
     assert "forager demo --stay" in capsys.readouterr().err
+
+
+def test_an_owner_that_has_just_died_is_not_killed_and_the_demo_looks_again(tmp_path: Path) -> None:
+    """Its supervisor may have been faster; the lock is still held, by whatever inherited it."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lock = StoreLock(tmp_path / "lock")
+    assert kill_worker(tmp_path / "lock") is None
+    lock.take()
+    (tmp_path / "lock").write_bytes(orjson.dumps({"pid": gone.pid, "url": None}))
+    assert kill_worker(tmp_path / "lock") is None
+    alive = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    (tmp_path / "lock").write_bytes(orjson.dumps({"pid": alive.pid, "url": None}))
+    assert kill_worker(tmp_path / "lock") == alive.pid
+    assert alive.wait() == -signal.SIGKILL
+    lock.release()

@@ -6,8 +6,6 @@ end there is a summary, a report (`report.html`), and commands that work on the 
 """
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,12 +17,11 @@ from typing import Any
 
 import orjson
 
-from forager.cli.demo_run import KILL_AT, RESTART_SECONDS, clean_environment, until_up, url_of, variable
+from forager.cli.demo_run import KILL_AT, RESTART_SECONDS, clean_environment, kill_worker, until_up, url_of, variable
 from forager.cli.demo_view import DemoView, PipelineRow
 from forager.cli.supervise import supervised_command
 from forager.client.connect import over_http
 from forager.core.errors import StoreUnavailable
-from forager.ledger.sqlite.lock import read_owner
 from forager.sdk.cli import progress, render
 from forager.sdk.cli import report_html as html
 from forager.sdk.cli.client import Api, ProblemFound
@@ -126,7 +123,7 @@ async def _follow(
     api: Api, world: DemoWorld, home: Path, rows: Sequence[PipelineRow], course: Course, view: DemoView
 ) -> None:
     """Poll until every pipeline has ended its last look; kill the worker once on the way. Raises `ProblemFound` if
-    nothing has moved for a minute."""
+    nothing has moved for `STUCK_AFTER` seconds."""
     moved, at = -1, time.monotonic()
     while not all(row.is_done for row in rows):
         if (done := sum(progress.done(row.total()) for row in rows)) != moved:
@@ -192,14 +189,13 @@ def _is_halfway(rows: Sequence[PipelineRow]) -> bool:
 
 
 def _kill(home: Path, rows: Sequence[PipelineRow], view: DemoView) -> dict[str, Any] | None:
-    owner = read_owner(home / "lock")
-    if owner is None:
+    pid = kill_worker(home / "lock")
+    if pid is None:
         return None
-    os.kill(owner.pid, signal.SIGKILL)
     done = sum(progress.done(row.total()) for row in rows)
     in_flight = sum(row.total()["running"] for row in rows)
-    view.say(f"kill -9 {owner.pid}: {done:,} tasks done, {in_flight:,} in flight", style="red")
-    return {"pid": owner.pid, "at": time.monotonic(), "done": done, "in_flight": in_flight}
+    view.say(f"kill -9 {pid}: {done:,} tasks done, {in_flight:,} in flight", style="red")
+    return {"pid": pid, "at": time.monotonic(), "done": done, "in_flight": in_flight}
 
 
 async def _result(api: Api, world: DemoWorld, rows: Sequence[PipelineRow], course: Course) -> DemoResult:

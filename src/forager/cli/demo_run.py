@@ -129,7 +129,8 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> DemoUpstream:
 
 
 KILL_AT = 0.4
-START_SECONDS = 120.0
+START_SECONDS = 300.0
+"""Seconds for which the demo waits for Forager's first start."""
 RESTART_SECONDS = 180.0
 """Seconds for which the demo waits for Forager after the kill: a small or busy machine imports slowly."""
 LOOK_EVERY = 0.05
@@ -152,6 +153,19 @@ def run_crash_demo(demo: Demo, home: Path, upstream: DemoUpstream, *, as_json: b
         raise ProblemFound(f"The audit failed: {'; '.join(audit.failures)}. The request log is {upstream.log}.")
 
 
+def kill_worker(lock: Path) -> int | None:
+    """Kill the owner of a store with SIGKILL. Returns its process id; None if the store has no living owner now, as
+    while a supervisor restarts it."""
+    owner = read_owner(lock)
+    if owner is None:
+        return None
+    try:
+        os.kill(owner.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return None
+    return owner.pid
+
+
 class KillOnce:
     """A progress view that kills the worker with SIGKILL once enough of the job is done."""
 
@@ -164,11 +178,10 @@ class KillOnce:
     def update(self, job: progress.Job) -> None:
         self._inner.update(job)
         if self.killed is None and progress.done(job) >= KILL_AT * job["total"] and not progress.has_stopped(job):
-            owner = read_owner(self._lock)
-            if owner is not None:
-                os.kill(owner.pid, signal.SIGKILL)
-                self.killed = {"pid": owner.pid, "at": progress.done(job), "in_flight": job["running"]}
-                self._say(owner.pid, job)
+            pid = kill_worker(self._lock)
+            if pid is not None:
+                self.killed = {"pid": pid, "at": progress.done(job), "in_flight": job["running"]}
+                self._say(pid, job)
 
     def _say(self, pid: int, job: progress.Job) -> None:
         if self._console is not None:

@@ -24,6 +24,9 @@ log = structlog.get_logger("forager.cli.supervise")
 BEAT_FD = "FORAGER_BEAT_FD"
 BEAT_EVERY = 1.0
 START_GRACE = 60.0
+"""Seconds until the first heartbeat, doubled after each start that was too slow, up to `LONGEST_GRACE`: on a slow
+machine no child would ever start within a fixed limit."""
+LONGEST_GRACE = 600.0
 LONGEST_PAUSE = 5.0
 QUICK_DEATH = 5.0
 LOOK_FOR_STOP_EVERY = 0.05
@@ -46,6 +49,7 @@ class Supervisor:
         self._told_to_stop = False
         self._stop_by: float | None = None
         self._has_beaten = False
+        self._start_grace = START_GRACE
 
     def run(self) -> int:
         """Run until the child ends by itself, and return its exit code. SIGTERM and SIGINT are passed on to it.
@@ -99,7 +103,7 @@ class Supervisor:
             os.close(reader)
 
     def _watch(self, child: subprocess.Popen[bytes], reader: int) -> int:
-        patience = START_GRACE
+        patience = self._start_grace
         self._has_beaten = False
         while True:
             if self._stop_by is not None:
@@ -108,8 +112,11 @@ class Supervisor:
             if ready and os.read(reader, 4096):
                 patience = self._stuck_after
                 self._has_beaten = True
+                self._start_grace = START_GRACE
                 continue
             if not ready and child.poll() is None:
+                if not self._has_beaten:
+                    self._start_grace = min(LONGEST_GRACE, 2 * self._start_grace)
                 log.error("process_killed", seconds=patience)
                 child.kill()
             return child.wait()

@@ -115,12 +115,12 @@ class HttpTransport:
             except _NotSent as error:
                 if time.monotonic() > give_up:
                     raise ApiUnreachable(_no_answer(self.where, str(error))) from error
-            except TimeoutError as error:
-                raise ApiUnreachable(_no_answer(self.where, "no answer in time")) from error
             except (OSError, http.client.HTTPException) as error:
                 # A request that was sent may have been executed, so only requests that change nothing are repeated.
                 if method != "GET" or time.monotonic() > give_up:
-                    raise ApiUnreachable(_no_answer(self.where, str(error) or type(error).__name__)) from error
+                    late = isinstance(error, TimeoutError)
+                    why = "no answer in time" if late else str(error) or type(error).__name__
+                    raise ApiUnreachable(_no_answer(self.where, why)) from error
             await asyncio.sleep(ASK_AGAIN_EVERY)
 
 
