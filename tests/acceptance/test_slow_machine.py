@@ -11,7 +11,8 @@ import pytest
 from forager.cli import supervise
 from forager.cli.supervise import BEAT_FD, Supervisor
 from forager.client import connect
-from forager.client.connect import ApiUnreachable, HttpTransport
+from forager.client.connect import HttpTransport
+from forager.sdk.cli.client import ApiUnreachable
 
 pytestmark = pytest.mark.acceptance
 
