@@ -12,6 +12,7 @@ import pytest
 
 from forager.extract import companies
 from forager.extract.products.parsers import amazon
+from forager.extract.schemas import described
 from tests.support.hostile import (
     CONTEXTS,
     PUMPS,
@@ -170,6 +171,7 @@ def test_no_regular_expression_is_worse_than_quadratic_in_a_part_of_the_search__
         (companies._SURE_LEGAL.search, " " * 20_000 + "x"),
         (companies._without_place, "(" + "1" * 20_000),
         (amazon._BRAND.match, "visit the " + " " * 20_000),
+        (described.answers_of, " ```json" + "\n" * 20_000),
     ],
 )
 def test_an_expression_that_was_quadratic_reads_a_long_run_in_time__S6(

@@ -263,6 +263,8 @@ def test_a_reduced_page_has_each_visible_line_once_and_keeps_its_limit() -> None
         ("no", None),
         (None, None),
         ("```\nno\n```", None),
+        ('  ``` \n\n{"a": 1}\n  ``` \n', {"a": 1}),
+        ("```" + "\n" * 1_000, None),
     ],
 )
 def test_an_answer_is_a_json_object_or_nothing(content: Any, values: Any) -> None:

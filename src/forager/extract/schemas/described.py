@@ -4,7 +4,6 @@ A model's answer is never trusted. An answer counts only if it is a quote of the
 value is then made from the page's own characters, not from the model's. Everything else is rejected.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ _SAME = str.maketrans(
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
     }
 )
-_FENCED = re.compile(r"\A\s*```[a-z]*\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_FENCE = "```"
 SYSTEM = (
     "You copy fields out of the text of a web page. Answer with one JSON object that has exactly the keys of `fields`."
     " Each value is copied from the text of the page, character by character, as short as possible and without its"
@@ -104,12 +103,22 @@ def answers_of(content: Any) -> dict[str, Any] | None:
     """Return the JSON object of a model's message; None if there is none."""
     if not isinstance(content, str):
         return None
-    fenced = _FENCED.match(content)
     try:
-        data = orjson.loads(fenced[1] if fenced else content)
+        data = orjson.loads(_unfenced(content))
     except ValueError:
         return None
     return data if isinstance(data, dict) else None
+
+
+def _unfenced(content: str) -> str:
+    """Return what stands between the fences of a block of Markdown; any other text as it is. Without a regular
+    expression: an answer of blank lines would take one a time that grows with the cube of its length."""
+    text = content.strip()
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return content
+    language, _, inner = text[len(_FENCE) : -len(_FENCE)].partition("\n")
+    named = language.strip()
+    return inner if not named or (named.isascii() and named.islower() and named.isalpha()) else content
 
 
 def check_quotes(page: bytes, answers: str, fields: str, url: str) -> QuotesRead:
