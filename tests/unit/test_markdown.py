@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from forager.core.reading import care
 from forager.extract.html.document import Document
 from forager.extract.html.main_text import main_text
 from forager.extract.html.markdown import MarkdownOptions, footnotes, write_markdown
@@ -18,6 +19,8 @@ PROSE = (
     "<p>The heron stands in the shallow water for an hour without a move, and then it strikes faster than an eye can "
     "follow. Fishermen by the river have watched it for years, and none of them has seen it miss.</p>"
 )
+
+PLAIN_PROSE = PROSE.removeprefix("<p>").removesuffix("</p>")
 
 
 def written(html: str, options: MarkdownOptions | None = None) -> str:
@@ -150,6 +153,25 @@ def test_hidden_text_is_left_out(hidden: str) -> None:
 
 def test_a_page_that_scripts_would_show_is_not_hidden_by_its_style() -> None:
     assert written(f"<div style='visibility:hidden'>{PROSE}</div><p>x").startswith("The heron")
+
+
+@pytest.mark.parametrize("care_is_needed", [True, False])
+def test_a_page_that_scripts_draw_is_read_from_what_it_shows_without_them(
+    care_is_needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(care, "is_needed", care_is_needed)
+    posts = f"<div class=post>{PROSE}</div><div class=post>{PROSE}</div>"
+    page = f"<title>Herons</title><body><div id=app></div><noscript><main>{posts}</main></noscript>"
+
+    assert main_text(Document(page, URL), "text") == "\n".join([PLAIN_PROSE] * 2)
+    assert (main_text(Document(page, URL), "markdown") or "").startswith("# Herons\n\nThe heron stands")
+
+
+def test_a_request_to_switch_scripts_on_is_no_text() -> None:
+    pixel = "<noscript><img src=/pixel.gif></noscript>"
+    assert written(f"<p>Text of the page.</p><noscript>Please switch JavaScript on.</noscript>{pixel}") == (
+        "Text of the page."
+    )
 
 
 def test_text_that_is_no_markup_stays_text() -> None:

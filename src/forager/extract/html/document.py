@@ -70,9 +70,14 @@ class Marks:
     def rdfa(self) -> bool:
         return self._has("typeof") if self._document.is_parsed else _has_types(self._document.lowered)
 
+    @cached_property
+    def _is_in_tree(self) -> bool:
+        """True if the tree has any of these attributes: most pages have none, and one search is enough for them."""
+        return self._document.marked_tree.css_first("[itemscope], [itemprop], [typeof]") is not None
+
     def _has(self, attribute: str) -> bool:
         if self._document.is_parsed:
-            return self._document.tree.css_first(f"[{attribute}]") is not None
+            return self._is_in_tree and self._document.marked_tree.css_first(f"[{attribute}]") is not None
         return self._document.lowered.rfind(attribute) >= 0
 
 
@@ -179,6 +184,7 @@ _SAMPLE = 16 * 1024
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\f\r\x1b"))
 """Bytes that text has next to none of. Some Asian encodings use the escape character."""
 _MAYBE_UNSEEN = "[hidden], [aria-hidden], [style*='display' i], [style*='visibility' i]"
+_MAYBE_PRESSED = "a[href*='javascript:' i]"
 _CENTS = re.compile(r"cent|deci|frac|\bsup\b|small", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNORECASE)
 _MAY_HIDE = re.compile(r"hidden|display\s*+:\s*+none", re.IGNORECASE)
@@ -484,7 +490,7 @@ class Document:
     @cached_property
     def lines(self) -> tuple[VisibleLine, ...]:
         body = self.tree.body
-        lines = tuple(_Reader(_unseen_places(self.tree), _pressed_places(self.tree)).read(body)) if body else ()
+        lines = tuple(_Reader(*_special_places(self.tree)).read(body)) if body else ()
         inside = sum(len(line.text) for line in lines if line.area == "form")
         if inside <= FORM_SHARE * sum(len(line.text) for line in lines):
             return lines
@@ -629,18 +635,22 @@ def _unseen_in(body: LexborNode | None) -> Iterator[LexborNode]:
             stack.append(node.child)
 
 
-def _unseen_places(tree: LexborHTMLParser) -> frozenset[int]:
-    """Return the hidden elements of a page by `mem_id`: one search, instead of the attributes of every element.
+def _special_places(tree: LexborHTMLParser) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the hidden elements of a page and its links that run a script, by `mem_id`: one search, instead of the
+    attributes of every element.
 
     `aria-hidden` around the headline or the main element hides nothing: scripts set it on the whole page while a dialog
     is open, such as the one that asks about cookies.
     """
-    unseen = [node for node in tree.css(_MAYBE_UNSEEN) if _is_unseen(node)]
+    nodes = tree.css(f"{_MAYBE_UNSEEN}, {_MAYBE_PRESSED}")
+    pressed = frozenset(node.mem_id for node in nodes if node.tag == "a" and _runs_script(node))
+    unseen = [node for node in nodes if _is_unseen(node)]
     if not unseen:
-        return frozenset()
+        return frozenset(), pressed
     centres = [*tree.tags("h1")[:MOST_HEADLINES], *tree.tags("main")[:1]]
     around = {above.mem_id for node in centres for above in _ancestors(node)}
-    return frozenset(node.mem_id for node in unseen if node.mem_id not in around or not _is_for_readers_only(node))
+    hidden = (node.mem_id for node in unseen if node.mem_id not in around or not _is_for_readers_only(node))
+    return frozenset(hidden), pressed
 
 
 def _ancestors(node: LexborNode) -> Iterator[LexborNode]:
@@ -654,11 +664,6 @@ def _is_for_readers_only(node: LexborNode) -> bool:
     """Return whether an element is hidden from screen readers, and shown to everybody else."""
     attributes = node.attributes
     return "hidden" not in attributes and not _UNSEEN.search(attributes.get("style") or "")
-
-
-def _pressed_places(tree: LexborHTMLParser) -> frozenset[int]:
-    """Return the links of a page that run a script, by `mem_id`."""
-    return frozenset(node.mem_id for node in tree.css("a[href*='javascript:' i]") if _runs_script(node))
 
 
 def _is_unseen(node: LexborNode) -> bool:

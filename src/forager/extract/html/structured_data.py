@@ -96,15 +96,11 @@ class _Gathering:
 
 
 def microdata(document: Document) -> list[dict[str, Any]]:
-    if document.marked_tree.css_first("[itemscope]") is None:
-        return []
-    return _gather(document, _MICRODATA)
+    return _gather(document, _MICRODATA) if document.marks.microdata else []
 
 
 def rdfa(document: Document) -> list[dict[str, Any]]:
-    if document.marked_tree.css_first("[typeof]") is None:
-        return []
-    return _gather(document, _RDFA)
+    return _gather(document, _RDFA) if document.marks.rdfa else []
 
 
 def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
@@ -242,11 +238,8 @@ def things(document: Document) -> tuple[Thing, ...]:
 
 def _things(document: Document) -> tuple[Thing, ...]:
     collected = _flattened("json-ld", list(_json_ld(document)))
-    marks = document.marks  # the page has been parsed by now: its tree is asked, which costs less than its text
-    if marks.microdata:
-        collected += _flattened("microdata", microdata(document))
-    if marks.rdfa:
-        collected += _flattened("rdfa", rdfa(document))
+    collected += _flattened("microdata", microdata(document))
+    collected += _flattened("rdfa", rdfa(document))
     return tuple(collected)
 
 

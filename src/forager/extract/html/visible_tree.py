@@ -28,7 +28,7 @@ INLINE: Final = frozenset(
     "o:p output picture q rp rt ruby s samp small span strike strong sub sup time tt u var wbr".split()
 )
 _DROPPED: Final = frozenset(
-    "script style noscript template svg head title iframe object embed select textarea datalist canvas video audio map "
+    "script style template svg head title iframe object embed select textarea datalist canvas video audio map "
     "meta link base input progress meter param source track frame frameset noembed noframes".split()
 )
 _CONTROLS: Final = frozenset(("button", "dialog"))
@@ -116,7 +116,8 @@ def visible_tree(tree: LexborHTMLParser) -> Body:
 
     Hidden are: the attributes `hidden` and `aria-hidden` (of decoration: short text), a closed <dialog>, the inline
     styles `display: none` and `visibility: hidden`, the same in plain rules of the page's own style sheets (one class,
-    id or element, outside of @media), and classes that by custom are for screen readers.
+    id or element, outside of @media), and classes that by custom are for screen readers. The content of <noscript> is
+    left out unless it is most of the page: forums that scripts draw have their posts there.
     """
     body = tree.body
     if body is None:
@@ -124,16 +125,23 @@ def visible_tree(tree: LexborHTMLParser) -> Body:
     hiding = _hiding_rules(tree)
     walk = _Walk(hiding)
     found = walk.read(body)
+    if walk.without_scripts > max(walk.shown, LONG_TEXT):
+        found.release()
+        walk = _Walk(hiding, scripts=False)
+        found = walk.read(body)
     if walk.hidden_by_style > HIDDEN_SHARE * (walk.hidden_by_style + walk.shown):
         found.release()
-        found = _Walk(frozenset(), styles=False).read(body)
+        found = _Walk(frozenset(), styles=False, scripts=walk.scripts).read(body)
     return found
 
 
 class _Walk:
-    def __init__(self, hiding: frozenset[str], *, styles: bool = True) -> None:
+    def __init__(self, hiding: frozenset[str], *, styles: bool = True, scripts: bool = True) -> None:
         self.hiding = hiding
         self.styles = styles
+        self.scripts = scripts
+        self.without_scripts = 0
+        """Characters in <noscript>, if they are left out."""
         self.shown = 0
         """Characters of visible text."""
         self.hidden_by_style = 0
@@ -158,6 +166,8 @@ class _Walk:
                 text = node.text_content or ""
                 self.shown += len(text)
                 parent.children.append(text)
+            elif tag == "noscript" and self.scripts:
+                self.without_scripts += len(node.text(strip=True))
             elif tag not in _DROPPED and tag[0] not in "-!_":
                 attributes = node.attributes
                 if (not attributes and tag not in _CONTROLS) or not self._hides(node, tag, attributes, parent.muted):
