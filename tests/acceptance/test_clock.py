@@ -37,7 +37,7 @@ async def test_two_workers_with_different_clocks_claim_nothing_twice__R11(postgr
         assert rescued == [], "nobody died, so nobody was rescued"
         verdict = judge(postgres_url, sandbox, TASKS)
         assert verdict.is_clean, verdict
-        assert verdict.repeats == 0, "every page was asked for once, but for those that failed upstream"
+        assert verdict.repeats == 0, "every page was requested once, except those that failed upstream"
         assert set(verdict.states) <= {int(TaskState.COMPLETED)}
 
 

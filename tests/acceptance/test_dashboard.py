@@ -504,7 +504,7 @@ def test_a_stranger_does_five_tasks_without_reading_documents(browser: Browser, 
 
     menu("Dead letters")
     page.get_by_role("button", name="Retry 1", exact=True).click()
-    expect(page.get_by_text("No task has failed for good.")).to_be_visible()
+    expect(page.get_by_text("No task has failed permanently.")).to_be_visible()
 
     menu("Listings")
     page.get_by_label("Beds").select_option("2")

@@ -109,7 +109,7 @@ class Demo:
         return str(self.api.post("/api/v1/places/jobs", json=body).json()["data"]["job_id"])
 
     def dead_task(self) -> str:
-        """Return a task that has failed for good."""
+        """Return a task that has failed permanently."""
         if not (dead := self.get("/dead", limit=1)):
             gone = self.names["https://docs.example/"] + "/nowhere"
             self.run("scrape", gone, "--http")

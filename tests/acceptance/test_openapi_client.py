@@ -39,7 +39,7 @@ class Stranger:
         url = re.sub(r"\{(\w+)\}", lambda found: named[found[1]], path)
         answer = await self.client.request(method, url, json=body)
         said = about["responses"].get(str(answer.status_code))
-        assert said is not None, f"{method} {path} answered {answer.status_code}, which its document does not know"
+        assert said is not None, f"{method} {path} answered {answer.status_code}, which its document does not have"
         schema = said["content"]["application/json"]["schema"]
         whole = {**self._plain(schema), "components": self.document.get("components", {})}
         jsonschema_rs.validator_for(whole).validate(answer.json())
@@ -59,7 +59,7 @@ class Stranger:
             for method, about in methods.items():
                 if about.get("summary") == summary:
                     return method.upper(), path, about
-        raise AssertionError(f"no operation says that it does this: {summary}")
+        raise AssertionError(f"no operation declares this: {summary}")
 
     def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
         while "$ref" in schema:

@@ -115,7 +115,8 @@ async def _heal(open_rig: OpenRig, lane: Lane, tasks: int, rate: int, down: floa
             await until(lambda: rig.job(job)["state"] == "completed", patience=60 + tasks / rate * 3)
         after = [v for v in site.log if v.at >= healed]
         assert most_starts(after, 1.0) <= 1.5 * steady
-        # The site shares our loop: what it heard of in 0.9 s was sent in a second, though it stood still for 0.1.
+        # The site shares our loop: requests that it received in 0.9 s were sent in a second, though it stood still for
+        # 0.1.
         assert most_starts(after, 0.9) <= rate
         first = [v for v in after if v.at < after[0].at + 5]
         assert len(first) < 5 * rate * 0.5, "it came back slowly"

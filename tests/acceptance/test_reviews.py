@@ -99,14 +99,14 @@ async def run(tmp_path: Path, database_url: str | None, *, locations: int, kills
         calls = Counter((call.operation, call.subject, call.page) for call in google.log.calls())
         again = calls.total() - len(calls)
         sys.stdout.write(
-            f"{kills} kills, {hits} hit work in flight; {len(stored)} reviews, {again} pages asked again\n"
+            f"{kills} kills, {hits} hit work in flight; {len(stored)} reviews, {again} pages requested again\n"
         )
         assert hits >= kills * 2 // 3
         assert sorted(stored) == sorted(wanted)
         assert ended["state"] == "completed"
         assert (ended["failed"], ended["done"]) == (0, ended["total"])
         assert ended["total"] == len(calls)
-        assert again <= held, "more was asked again than was in flight"
+        assert again <= held, "more was requested again than was in flight"
 
 
 async def test_a_job_survives_kills_and_no_review_is_lost_or_doubled__RV_7(

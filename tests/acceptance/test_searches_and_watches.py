@@ -98,7 +98,7 @@ async def test_kills_among_first_checks_leave_no_watch_unchecked_and_no_page_see
 
 
 async def _add(machine: Machine, body: dict[str, Any]) -> None:
-    """Add a watch; the process that is asked may be the one that was killed a moment ago."""
+    """Add a watch; the process that answers may be the one that was killed a moment ago."""
     for _ in range(20):
         try:
             await _call(machine, "POST", "/watches", body)

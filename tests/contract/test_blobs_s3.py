@@ -210,7 +210,7 @@ async def test_a_place_belongs_to_one_ledger_until_another_adopts_it(tmp_path: P
         async with client_of(create_api(app, key=KEY), key=KEY) as client:
             refused = await client.post("/api/v1/blobs/gc")
         assert refused.status_code == 503
-        assert "forager blobs adopt" in refused.json()["error"], "the API says what to do, too"
+        assert "forager blobs adopt" in refused.json()["error"], "the API returns the remedy as well"
         await _adopt(app)
         assert (await app.stored_pages.collect(dry_run=True)).kept == 1
     await _works(other)

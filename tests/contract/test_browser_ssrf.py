@@ -45,7 +45,7 @@ async def test_no_page_reaches_a_forbidden_url__S1(world: World, group: str, par
     world.plan = planned(group, urls)
     await world.visit(world.site.url("/page"))
     assert world.canary.heard == 0
-    # Chromium reads many spellings as one address, and asks once for what looks the same; the rest was refused.
+    # Chromium reads many spellings as one address, and requests equal ones once; the rest was refused.
     assert world.refusals >= 450 // parts * len([way for way in GROUPS[group] if way not in SLOW])
 
 

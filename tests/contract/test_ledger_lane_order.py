@@ -32,7 +32,7 @@ async def test_a_turn_never_reports_no_free_lane_while_there_is_one(rig: Rig) ->
     await rig.ledger.pause_lane("new", paused=False)
     assert (await worker.cycle()).lanes_to_take
     assert await worker.take_lanes() == ["new"]
-    if "Sqlite" in type(rig.ledger).__name__:  # the other store does not look: it says that there may be some
+    if "Sqlite" in type(rig.ledger).__name__:  # the other store does not check: it reports that there may be some
         assert not before
         assert not paused
         assert not (await worker.cycle()).lanes_to_take

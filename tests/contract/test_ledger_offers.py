@@ -68,7 +68,7 @@ async def test_a_queued_task_is_announced_and_claimed_by_its_number_once__RV_4(r
     job = await submit(rig, loud("a", "b"))
     assert [key for key, _ in await told(rig)] == ["a", "b"]
     worker = await joined(rig)
-    assert not await worker.lease(), "it is left to those who know its number"
+    assert not await worker.lease(), "it is left to workers that have its number"
     numbers = [number for _, number in await told(rig)]
     leases = await claim(worker, numbers)
     assert [lease.key for lease in leases] == ["a", "b"]

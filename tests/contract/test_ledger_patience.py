@@ -120,7 +120,7 @@ async def test_one_wait_in_vain_among_many_that_end_leaves_them_alone(rig: Rig, 
     ]
     assert not (await worker.cycle(group)).fenced
     assert rig.states(job) == {"t0": "failed", "t1": "completed", "t2": "completed", "t3": "waiting"}
-    assert [s.state for s in group[2:]] == [TaskState.FAILED, TaskState.WAITING], "whoever settled is told"
+    assert [s.state for s in group[2:]] == [TaskState.FAILED, TaskState.WAITING], "the one that settled gets it"
 
 
 async def test_a_late_settlement_that_waits_in_vain_leaves_no_trace(rig: Rig, worker: Worker) -> None:

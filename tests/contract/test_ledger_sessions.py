@@ -353,7 +353,7 @@ async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time_tr
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
-    await worker.settle(lease, TaskState.WAITING, wait=60)  # the auditor asks who will wake the lane
+    await worker.settle(lease, TaskState.WAITING, wait=60)  # the auditor checks what will wake the lane
     rig.pass_time(61)
     assert len(await (await rig.worker("second")).lease()) == 1
 

@@ -78,7 +78,7 @@ async def test_it_sleeps_when_the_last_finds_nothing_and_wakes_with_new_work(rig
     assert asleep(rig)
     child = Settlement(lease, TaskState.COMPLETED, tasks=[Plan(Call(name="child"))])
     await first.cycle([child])
-    assert await second.take_lanes() == ["api"], "its user is not its owner, so others hear of the child"
+    assert await second.take_lanes() == ["api"], "its user is not its owner, so others are notified of the child"
     (again,) = (await second.cycle(most=1)).leases
     await second.settle(again, TaskState.WAITING, wait=5.0)
     await leave(first)

@@ -81,7 +81,7 @@ async def test_a_server_that_is_down_is_named_and_the_listener_comes_back(postgr
         await PostgresLedger.open(url, catalog())
     await asyncio.to_thread(postgres_server.start)
 
-    await ledger.work_arrived(30)  # it listens again, and says so once
+    await ledger.work_arrived(30)  # it listens again, and logs that once
     waiting = asyncio.create_task(ledger.work_arrived(300))
     await other.submit(NewJob("rig", {}), calls(1))
     await asyncio.wait_for(waiting, 60)

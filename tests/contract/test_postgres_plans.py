@@ -1,4 +1,4 @@
-"""Plans of the hot path (trap 3): made when the queue is empty and its statistics say so, they must fit a full one."""
+"""Plans of the hot path (trap 3): made while statistics show an empty queue, they must fit a full one."""
 
 import json
 import os
@@ -72,7 +72,7 @@ async def test_plans_made_over_an_empty_queue_walk_indexes_only_trap_3(postgres_
     await lease_all(worker, 2_000)
     await close(rig, worker)
     admin = await asyncpg.connect(postgres_url)
-    await admin.execute("VACUUM (ANALYZE)")  # from now on the statistics say that there is no open work
+    await admin.execute("VACUUM (ANALYZE)")  # from now on the statistics show no open work
 
     rig, worker = await quiet_rig(postgres_url, create=False)
     await rig.submit([*calls(3), *chain("p1", "p2")])

@@ -50,7 +50,7 @@ async def test_the_check_finds_whether_a_proxy_accepts_the_password__SC_9(protoc
     assert (wrong.passed, wrong.reason) == (False, f"it does not accept the user and password{status}")
     assert (none.passed, none.reason) == (False, f"it requires a user name and password{status}")
     assert silent(wrong)
-    assert {*proxy.asked} <= {NOWHERE}  # nobody else was asked for anything
+    assert {*proxy.asked} <= {NOWHERE}  # no other service got a request
 
 
 @pytest.mark.parametrize(

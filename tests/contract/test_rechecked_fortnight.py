@@ -75,7 +75,7 @@ class World:
         reads = self.reads[task.name]
         reads.append(answer.at)
         if task.name == "stumbles" and len(reads) % 2 == 0:
-            raise Permanent("the page says nothing today")
+            raise Permanent("the page shows no price today")
         if task.name == "vanishes" and len(reads) == 3:
             return Done(gone=[Gone(Page(name=task.name, next_at=CLEAR), "not_found")], cost=0)
         again = answer.at + EVERY.get(task.name, timedelta(hours=1))

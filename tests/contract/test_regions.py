@@ -99,7 +99,7 @@ async def test_a_lane_fails_over_after_its_time_and_returns_with_its_region(rig:
     await regions.pin("strict.example", "eu")
     await with_work(rig, "shop.example", "strict.example")
     us = await worker_in(rig, "us")
-    await worker_in(rig, "eu")  # and it is never heard of again
+    await worker_in(rig, "eu")  # and it never appears again
     await regions.follow()
     rig.pass_time(LEASE + 1)
     us = await worker_in(rig, "us")

@@ -77,7 +77,7 @@ async def test_kills_during_a_retention_page_leave_nothing_half_removed(store: s
     assert audit(tables, RECORDS, pruned=True) == []
     for table in ("jobs", "tasks", "evidence"):
         assert tables.read(f"SELECT count(*) AS n FROM {table}") == [{"n": 0}], table
-    assert tables.read("SELECT count(*) AS n FROM rig_seen") == [{"n": 108}], "records are not pruned unless asked for"
+    assert tables.read("SELECT count(*) AS n FROM rig_seen") == [{"n": 108}], "records are not pruned unless requested"
     tables.close()
 
 

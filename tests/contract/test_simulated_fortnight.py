@@ -182,7 +182,7 @@ async def test_tasks_with_a_due_time_run_at_it_in_every_lane(tmp_path: Path, wor
         due = {name: START + timedelta(hours=hours) for name, hours in (("one", 30), ("two", 20), ("three", 250))}
         await sim.rig.submit([Plan(Visit(name=name), due=due[name]) for name in ("one", "three")], "hourly")
         await sim.rig.submit([Plan(Visit(name="well"))], "hourly")
-        await sim.run_for(seconds=1)  # the lane has an owner now, which knows of the first two alone
+        await sim.run_for(seconds=1)  # the lane has an owner now, which has only the first two
         await sim.rig.submit([Plan(Visit(name="two"), due=due["two"])], "hourly")
         await sim.run_for(days=DAYS)
     for name, moment in due.items():

@@ -239,7 +239,7 @@ async def test_a_waiting_worker_can_lease_work_in_the_commit_that_adds_it(path: 
     waiting = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
-    await waiting  # heard of, though it is not even written
+    await waiting  # notified, although it is not written yet
     leasing = asyncio.create_task(worker.cycle(most=1))
     await asyncio.to_thread(held.reached.wait, 30)
     held.go_on.set()

@@ -44,7 +44,7 @@ async def test_every_end_of_a_job_is_sent_once_with_its_summary__SC_13(outbox: O
         await outbox.tell()
         await outbox.receiver.arrived(3)
         await outbox.until(lambda: all(row["state"] == 4 for row in outbox.deliveries()))
-        await outbox.tell()  # the end of the deliveries' own job is told to nobody
+        await outbox.tell()  # the end of the deliveries' own job is reported to no receiver
     told = {str(job): message(outbox, job) for job in (well, partly, badly)}
     assert {job: (m["job_id"], m["status"], m["summary"]) for job, m in told.items()} == {
         str(well): (str(well), "completed", {"total": 3, "completed": 3, "failed": 0}),

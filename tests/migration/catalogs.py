@@ -28,7 +28,7 @@ def names(connection: Connection) -> set[str]:
 def _table(connection: Connection, name: str) -> dict[str, Any]:
     look = inspect(connection)
     return {
-        # By name: a column that a later migration adds is the last one, and statements name their columns.
+        # Columns by name: one that a later migration adds is the last one, and statements name their columns.
         "columns": sorted(
             (c["name"], repr(c["type"]), c["nullable"], str(c["default"]), str(c.get("comment")))
             for c in look.get_columns(name)

@@ -76,7 +76,7 @@ def test_a_lane_gives_tasks_out_if_and_only_if_its_hours_are_open__SC_P24(start:
     assert (lane.most(10) > 0) == inside
     if not inside:
         clock.advance(lane.closed_for())
-        assert lane.most(10) > 0, "it opens when it said it would"
+        assert lane.most(10) > 0, "it opens at the announced time"
 
 
 # Feature: scraping-microservices, Property 26: Adaptive rate reduction on 429

@@ -51,7 +51,7 @@ class Options:
     """Negative control: the records of a task are stored in a later transaction than its completion."""
     until_idle: bool = True
     fenced_log: str = ""
-    """A file that gets a line for every settlement that was refused."""
+    """A file with a line for every refused settlement."""
 
     @property
     def command(self) -> list[str]:

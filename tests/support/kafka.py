@@ -111,7 +111,7 @@ def open_kafka(
         ledger,
         name=prefix_of(folder) + name,
         prefix=prefix_of(folder),
-        partitions=0 if named_mock(folder) else 3,  # the mock creates topics by itself, and cannot be asked to
+        partitions=0 if named_mock(folder) else 3,  # the mock creates topics by itself, and has no call for it
         faults=faults,
         together=together,
     )

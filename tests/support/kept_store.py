@@ -3,7 +3,7 @@
 `python -m tests.support.kept_store 1.0` makes those of a release, once, before it is published. A store has jobs of all
 five pipelines with their records, changes, sinks and stored pages, and one job that waits with its work undone. It is
 kept as an archive of the data folder (with the key made for it, which protects nothing else); for PostgreSQL with a
-plain dump. The code of the release is kept beside them, so that its worker can continue while a later version upgrades
+plain dump. The code of the release is kept with them, so that its worker can continue while a later version upgrades
 the store.
 """
 

@@ -1,8 +1,8 @@
 """An S3 server on a bad network: a proxy that passes requests on and then, by chance, loses the answer.
 
-The effect has happened, and the client cannot know. It can also pass a request on late, when the client has given it
+The request took effect, but the client gets no answer. It can also pass a request on late, when the client has given it
 up; or twice, as a gateway that retries does. And it can answer that a file was created although there was one, like a
-server that does not know `If-None-Match`.
+server that ignores `If-None-Match`.
 """
 
 import http.client

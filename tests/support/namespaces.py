@@ -2,7 +2,7 @@
 
 A relay in the middle namespace accepts connections on an address that exists nowhere else, and passes them to the
 server's Unix socket. So the server itself listens on loopback only, and a cut is one of the network: packets vanish,
-and nobody is told that a connection has ended. Needs root and `ip`; without them, tests are skipped.
+and neither side learns that a connection has ended. Needs root and `ip`; without them, tests are skipped.
 """
 
 import contextlib

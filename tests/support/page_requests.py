@@ -20,7 +20,7 @@ from tests.support.visits import allow_only
 
 PATIENCE = 60.0
 WORKER = b"onmessage = async e => { await all(e.data[0], e.data[1]); postMessage('done') };\n"
-# How a page can ask for a URL. Each answers when the browser is through with it, whatever came of it.
+# Ways in which a page can request a URL. Each returns when the browser has finished, whatever the result.
 WAYS = b"""
 const ended = (thing, ...names) => new Promise(end => names.forEach(name => thing.addEventListener(name, end)));
 const element = (tag, set) => { const made = document.createElement(tag); set(made);
@@ -52,7 +52,7 @@ PAGE = b"""<!doctype html><body><script src="/ways.js"></script><script>(async (
     }
     const sign = document.createElement('p'); sign.id = 'done'; document.body.append(sign);
 })()</script>"""
-# STUN over UDP and TCP, aimed at the canary: WebRTC goes past every proxy unless it is told not to.
+# STUN over UDP and TCP, aimed at the canary: WebRTC bypasses every proxy unless that is forbidden.
 WEBRTC = """<!doctype html><body><script>(async () => {
     const peer = new RTCPeerConnection({iceServers: [{urls: ['stun:127.0.0.1:%d', 'stun:localhost:%d']},
         {urls: 'turn:127.0.0.1:%d?transport=tcp', username: 'u', credential: 'p'}]});

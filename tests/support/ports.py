@@ -9,7 +9,7 @@ import random
 import socket
 
 BELOW_THE_SYSTEMS = range(20_000, 32_000)
-_DICE = random.SystemRandom()  # test processes that were seeded alike must not ask for the same ports
+_DICE = random.SystemRandom()  # test processes with the same seed must not request the same ports
 _TRIES = 1_000
 
 

@@ -1,6 +1,6 @@
 """A worker of a region in a process of its own: `python -m tests.support.region_process URL REGION`.
 
-It runs the engine's worker with the loops that any Forager has beside it. Each task writes a record with the region
+It runs the engine's worker with the other loops of any Forager. Each task writes a record with the region
 that did it. It ends with SIGTERM.
 """
 

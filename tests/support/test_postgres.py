@@ -61,7 +61,7 @@ async def test_a_killed_server_comes_back_with_what_was_committed(postgres_serve
     held.terminate()
 
 
-@pytest.mark.usefixtures("postgres_server")  # asks for PostgreSQL, and says so where there is none
+@pytest.mark.usefixtures("postgres_server")  # needs PostgreSQL, and reports that it is missing
 def test_a_server_does_not_outlive_a_killed_test_run() -> None:
     program = (
         "from tests.support.postgres import PostgresServer\n"

@@ -47,7 +47,7 @@ def test_units_that_are_reserved_count_but_do_not_make_anything_wait_for_the_nex
     assert (spending.affordable(), spending.wait()) == (0, 0.0)
     spending.spend(5, 2)
     assert spending.affordable() == 3
-    assert spending.wait(units=4) == 45 * 60, "so many are not left in this hour"
+    assert spending.wait(units=4) == 45 * 60, "fewer are left in this hour"
 
 
 def test_without_a_cap_nothing_is_counted_as_too_much(clock: FakeClock) -> None:

@@ -1,4 +1,4 @@
-"""Near duplicates: the same home on two portals, and homes that only look alike."""
+"""Near duplicates: the same home on two portals, and homes that only look the same."""
 
 import math
 import random

@@ -112,7 +112,7 @@ PAGES = {
     "plain 429": (429, HTML, page("<h1>Too Many Requests</h1>")),
     "plain 503": (503, HTML, page("<h1>Back soon</h1><script src=a></script>")),
     "a guard's beacon": (200, HTML, page("<h1>Oak</h1><p>" + "Tables and chairs. " * 30 + "</p><script>_pxAppId=1;s='/cdn-cgi/challenge-platform/h/b/scripts/jsd'</script><script src='/_Incapsula_Resource?SWJIYLWA=1'></script>")),
-    "a guard that says the site is down": (522, HTML, page('<div id="cf-error-details"><h1>Error 522</h1><p>Connection timed out</p></div>')),
+    "a guard that reports that the site is down": (522, HTML, page('<div id="cf-error-details"><h1>Error 522</h1><p>Connection timed out</p></div>')),
     "404 of an app": (404, HTML, page("<div id=root></div><script src=a></script>")),
     "data in structured form": (200, HTML, page('<div id=root></div><script type="application/ld+json">{"@type": "Product", "name": "x"}</script>')),
     "json": (200, {"Content-Type": "application/json"}, b'{"html": "<div id=root></div><script></script>"}'),

@@ -185,9 +185,9 @@ def test_a_pipeline_sends_at_most_five_requests_a_second_to_a_site_by_its_own_ru
     assert (lane.rate, lane.per) == (holds, per)
     assert lane.burst == (200 if holds == rate else holds)
     raised = Politeness(lanes={"shop": [own]}, overrides={HOST: Rules(tokens_per_interval=rate, interval_seconds=per)})
-    assert raised.lane_for(HOST).rate == rate, "an operator may ask for more"
+    assert raised.lane_for(HOST).rate == rate, "an operator may allow more"
     api = Politeness(lanes={"shop": [replace(own, site=False)]}).lane_for(HOST)
-    assert api.rate == rate, "an API says itself what it bears"
+    assert api.rate == rate, "the limits of an API are its own"
 
 
 def test_where_two_pipelines_share_a_site_the_slower_holds__SC_7() -> None:
@@ -236,7 +236,7 @@ def test_a_pipeline_can_set_no_pause_and_an_operator_or_robots_txt_still_can_set
     polite = Politeness(file, lanes={"p": (zeros,)})
     lane = polite.lane_for("a.example", ["p"])
     assert (lane.delay, lane.gap) == ((0.0, 0.0), 0.0)
-    assert lane.crawl_delay, "what robots.txt asks for stays a floor"
+    assert lane.crawl_delay, "the crawl-delay of robots.txt stays a minimum"
     assert polite.said("a.example", ["p"])["max_delay_ms"].by == "pipeline"
     slowed = replace(polite, overrides={"a.example": Rules(min_delay_ms=9, max_delay_ms=9)})
     assert slowed.lane_for("a.example", ["p"]).delay == (0.009, 0.009)

@@ -21,7 +21,7 @@ async def test_a_start_whose_answer_is_lost_is_found_among_the_runs_by_time_and_
             async with asyncio.timeout(0.3):
                 await client.start()
         _, said, _ = await client.ask("GET", f"/v2/acts/{API_ACTOR}/runs", startedAfter=since, desc="true")
-        assert said["data"]["total"] >= 1, "aiohttp itself may have asked again when the connection was cut"
+        assert said["data"]["total"] >= 1, "aiohttp itself may have sent it again when the connection was cut"
         found = said["data"]["items"][0]
         store = found["defaultKeyValueStoreId"]
         assert (await client.ask("GET", f"/v2/key-value-stores/{store}/records/INPUT"))[1] == BOSTON

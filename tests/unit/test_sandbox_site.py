@@ -111,7 +111,7 @@ async def test_it_goes_down_and_comes_back_in_every_way(site: SandboxSite, clien
     with pytest.raises(aiohttp.ClientError):
         await get(client, site.url("/"))
     await site.fail(Outage.BLACK_HOLE)
-    before = len(site.log)  # the client asks twice by itself when a kept connection ends
+    before = len(site.log)  # the client itself sends a request again when a kept connection ends
     waiting = asyncio.create_task(get(client, site.url("/hole")))
     await site.arrived(before + 1)
     waiting.cancel()

@@ -34,7 +34,7 @@ ADMIN_ONLY = re.compile(r"/api/v1/(?:keys|actions)(?:/.*)?")
 ADMIN_WRITES = re.compile(r"/api/v1/(?:proxies|prune|archive|blobs)(?:/.*)?|/api/v1/(?:sinks|channels)")
 
 STEERING = re.compile(r"/api/v1/(?:lanes|dead|regions|proxies)(?:/.*)?")
-"""Writes after which other lanes wait, or other tasks have failed for good."""
+"""Writes after which other lanes wait, or other tasks have failed permanently."""
 
 
 class KeyGate:

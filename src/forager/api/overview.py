@@ -317,7 +317,7 @@ def _broken(lane: str, state: str, probe: datetime | None, now: datetime) -> Att
 
 
 def _dead(count: int, reasons: Sequence[DeadReason]) -> Attention:
-    """Return what failed for good by its commonest reasons, with a retry where there is one reason only."""
+    """Return what failed permanently by its commonest reasons, with a retry where there is one reason only."""
     names = [f"{each.letters:,} × {_reason(each)}" for each in reasons[:3]]
     more = f" and {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
     retry = None
@@ -332,7 +332,7 @@ def _dead(count: int, reasons: Sequence[DeadReason]) -> Attention:
     return Attention(
         kind="dead",
         severity="failed",
-        title=f"{count:,} {'task' if count == 1 else 'tasks'} failed for good",
+        title=f"{count:,} {'task' if count == 1 else 'tasks'} failed permanently",
         detail=f"{', '.join(names) or 'See the reasons'}{more}. None is tried again by itself.",
         since=max((each.last_failed_at for each in reasons), default=None),
         href="/dead",

@@ -266,7 +266,7 @@ OVERVIEW: dict[str, Any] = {
         {
             "kind": "dead",
             "severity": "failed",
-            "title": "14 tasks failed for good",
+            "title": "14 tasks failed permanently",
             "detail": "12 × timed out, 2 × parse. None is tried again by itself.",
             "since": "2026-03-14T12:04:00.120Z",
             "href": "/dead",

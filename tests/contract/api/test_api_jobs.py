@@ -104,7 +104,7 @@ async def test_a_generic_job_speaks_our_words(front: Front) -> None:
     assert (data["pipeline"], data["state"], data["total"]) == ("places", "queued", 1)
     unknown = await front.client.post("/api/v1/jobs", json={"pipeline": "pets", "params": {}})
     assert unknown.status_code == 404
-    assert "places" in unknown.json()["error"], "an error says what there is"
+    assert "places" in unknown.json()["error"], "an error lists what there is"
 
 
 async def test_jobs_are_listed_newest_first_by_filter_and_cursor(front: Front) -> None:

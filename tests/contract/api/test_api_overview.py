@@ -39,7 +39,7 @@ async def test_the_overview_shows_jobs_failures_and_changes(front: Front) -> Non
     assert now.counts.changes_today > 0
     assert {change.kind for change in now.changed} == {"place"}
     looks = {each.kind: each for each in now.attention}
-    assert looks["dead"].title == "1 task failed for good"
+    assert looks["dead"].title == "1 task failed permanently"
     assert looks["job"].detail == "credits are being topped up"
     assert looks["job"].action is not None
     assert (await front.client.post(looks["job"].action.path, json={})).status_code == 200

@@ -148,4 +148,4 @@ async def test_proxies_of_the_settings_are_there_from_the_start(tmp_path: Path) 
         assert [each.host for each in await app.proxies.list()] == ["p.example"]
     async with open_app(new_settings(home=tmp_path)) as app, app.engine(schedules=False):
         await app.proxies.refresh()
-        assert len(app.proxies) == 1, "a worker that is told of none takes none from the others"
+        assert len(app.proxies) == 1, "a worker without proxies takes none from the others"

@@ -28,7 +28,7 @@ async def test_a_sink_is_paused_and_resumed_by_its_lane(simple: Front) -> None:
     assert lane is not None
     assert lane.paused
     assert (await post(simple, "webhook/resume"))["state"] == "idle"
-    assert await simple.data("/api/v1/lanes") == [], "what only says who delivers a sink is no lane of work"
+    assert await simple.data("/api/v1/lanes") == [], "the lane of a sink is not a lane of work"
 
 
 async def test_a_failing_sink_is_reported_as_failing(simple: Front) -> None:

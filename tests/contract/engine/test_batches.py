@@ -103,7 +103,7 @@ async def test_a_batch_waits_for_a_store_that_does_not_answer_and_keeps_no_lost_
     async with batches.running():
         await _finish(rig, batches, job, size=10)
     assert lost[0] >= 2
-    assert {row["attempt"] for row in rig.tasks(job).values()} == {1}, "a lease that was not heard of burns nothing"
+    assert {row["attempt"] for row in rig.tasks(job).values()} == {1}, "a lease whose answer was lost burns nothing"
 
 
 async def test_a_heartbeat_that_fails_stops_the_batches_and_everything_is_given_back(open_rig: OpenRig) -> None:

@@ -88,7 +88,7 @@ async def test_an_open_breaker_survives_the_death_of_its_worker__SC_8(open_rig: 
         async with rig.working(second):
             await until(lambda: second.stats.transactions >= 1 or second.alive)
             await until(lambda: not second.in_flight)
-        assert len(site.log) == seen, "the second worker knew that the door is shut"
+        assert len(site.log) == seen, "the second worker had the open breaker"
 
 
 @pytest.mark.one_store(False)

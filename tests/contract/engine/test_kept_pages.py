@@ -55,7 +55,7 @@ async def test_a_page_is_stored_before_its_step_continues_and_read_without_anoth
         await site_worker(rig, [site], Rules(), blobs=blobs).run(until_idle=True)
         found = kept(rig)
         assert sorted(found) == sorted(urls)
-        assert len(site.log) == 29, "the second step of each page asked for nothing"
+        assert len(site.log) == 29, "the second step of each page requested nothing"
         for url, row in found.items():
             assert is_blob(row["blob"])
             stored = await blobs.read(row["blob"])

@@ -98,9 +98,7 @@ async def test_a_place_that_a_lane_has_left_is_taken_at_once(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ownership, "QUANTUM", 0.1)
-    monkeypatch.setattr(
-        work_worker, "POLL", 3.0
-    )  # so long the place was empty when only this look could find who waits
+    monkeypatch.setattr(work_worker, "POLL", 3.0)  # the place was empty until this check found the waiting task
     rig = await open_rig(shared())
     for name in "ab":
         await rig.submit(many(2_000, prefix=name, where=name, seconds=0.01))

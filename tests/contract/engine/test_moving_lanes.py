@@ -94,7 +94,7 @@ async def test_a_worker_without_free_slots_requests_no_lane_and_gets_none(
     monkeypatch.setattr(ownership, "QUANTUM", 0.1)
     rig = await with_busy_lanes(open_rig)
     first = rig.worker(capacity=400)
-    stranger = await rig.ledger.begin("stranger, who says that it wants nothing")
+    stranger = await rig.ledger.begin("stranger, who reports that it wants nothing")
     async with at_work(first):
         await until(lambda: held(first) == LANES)
         await until(lambda: first.stats.ended["completed"] > 300)

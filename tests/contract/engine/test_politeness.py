@@ -75,7 +75,7 @@ async def test_a_crawl_delay_is_kept_between_requests__SC_7(open_rig: OpenRig) -
         assert min(later - sooner for sooner, later in zip(visits[-3:], visits[-2:], strict=False)) >= 0.38
 
 
-# ── being asked to slow down ──
+# ── requests of the site to slow down ──
 
 
 @pytest.mark.one_store(False)

@@ -49,7 +49,7 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_without_a_restart(ope
         await site_worker(rig, [site], rules).run(until_idle=True)
         assert set(rig.states(job).values()) == {"completed"}
         assert most_starts(site.log, 1.5) == 1
-        assert len(site.log) == 4, "no redirect was asked for twice, and waiting did not count as the step's time"
+        assert len(site.log) == 4, "no redirect was requested twice, and waiting did not count as the step's time"
 
 
 @pytest.mark.one_store(False)

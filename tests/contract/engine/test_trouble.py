@@ -45,7 +45,7 @@ async def test_a_late_session_sends_nothing_more_by_its_own_clock_trap_7(open_ri
         rig = await open_rig(serper(sandbox.url, rate=100), lease=30.0)
         job = await rig.submit_places(30, pages=1)
         worker = rig.worker(sandbox.url, clock=clock)
-        beats = _hold(rig, "beat", lambda: clock.late > 0)  # the first beat, before the lease, only tells what it wants
+        beats = _hold(rig, "beat", lambda: clock.late > 0)  # before the lease, it only reports what it wants
         _stop_during_the_first_lease(rig, clock)
         async with rig.working(worker, sweep=False):
             await until(lambda: clock.late and worker.stats.started > 0 and worker.in_flight == 0)

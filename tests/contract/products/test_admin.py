@@ -122,7 +122,7 @@ async def test_a_job_of_one_page_shows_the_job_that_crawls_it_and_the_result__PR
 
 
 async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_of: OpenShop) -> None:
-    shop = await shop_of(pages=3, layout="plain")  # prices as `$5.00`, which says no currency
+    shop = await shop_of(pages=3, layout="plain")  # prices as `$5.00`, which names no currency
     await shop.crawl(urls=[shop.site.product_url(1)])
     await shop.crawl(urls=[shop.site.product_url(2)], frequency=7_200)
     assert (await shop.product(1))["currency"] is None

@@ -52,7 +52,7 @@ async def test_a_sitemap_index_of_gzip_files_is_found_in_robots_txt__PR_1(shop_o
     assert job["state"] == "completed"
     products = await shop.get("/products", limit=100)
     assert len(products) == 25
-    assert sorted(map(int, shop.asked())) == list(range(1, 26))  # each page was asked for once
+    assert sorted(map(int, shop.asked())) == list(range(1, 26))  # each page was requested once
 
 
 async def test_sitemaps_are_read_only_while_the_job_may_fetch_pages__PR_1(shop_of: OpenShop) -> None:

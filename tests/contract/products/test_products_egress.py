@@ -9,7 +9,7 @@ from tests.support.origin import Origin, Seen, reply
 from tests.support.shop import OpenShop
 from tests.support.ssrf import forbidden_urls
 
-pytestmark = pytest.mark.one_store  # the guard of requests knows no store
+pytestmark = pytest.mark.one_store  # the guard of requests has no store
 
 
 @pytest.fixture

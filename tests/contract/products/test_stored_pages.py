@@ -92,7 +92,7 @@ async def test_a_product_whose_page_is_gone_is_gone_with_its_evidence__PR_11(sho
         assert job["completed"] == 4
     product = await shop.product(1)
     assert (product["gone_reason"], product["price"]) == ("not_found", before["price"])
-    assert product["version"] == before["version"] + 1  # the second 404 tells nothing new
+    assert product["version"] == before["version"] + 1  # the second 404 changes nothing
     assert await shop.get("/products") == []
     points = await shop.get(f"/products/{product['id']}/history")
     assert [point["gone"] for point in points] == [True, False]

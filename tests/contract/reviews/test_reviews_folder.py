@@ -49,7 +49,7 @@ async def test_a_folder_is_read_whole_page_by_page__RV_11(tmp_path: Path, wrappe
         stored = {each["review_key"]: each for each in await service.records("review", job)}
         assert stored["2_9_x"]["text"] == "Slow."
         assert stored["1_8_r7"]["rating"] == 5
-        assert service.google.log.total == 0, "Google was not asked"
+        assert service.google.log.total == 0, "Google was not called"
 
 
 async def test_a_folder_needs_no_token__RV_11(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def test_permanent_errors_and_publications_are_logged_with_their_context__
         letters = [value for _, _, value in kafka.read_topic(tmp_path, "reviews-dlq")]
         raw = [value for _, _, value in kafka.read_topic(tmp_path, "reviews-raw")]
     failed = [line for line in lines if line["event"] == "task_failed"]
-    assert len(failed) == len(letters) > 0, "every page that failed for good, not only the first"
+    assert len(failed) == len(letters) > 0, "every page that failed permanently, not only the first"
     context = ("task_id", "stage", "account_id", "location_id", "page", "reason", "error_type", "error")
     by_task = {letter["task_id"]: letter for letter in letters}
     for line in failed:

@@ -138,7 +138,7 @@ async def test_a_model_that_repeats_its_invention_gives_no_value__S23(
     got = (await ask(service)).json()["data"]
     assert got["status"] == "completed"
     assert got["result"] == {"title": "Oak Table", "price": None, "material": None, "seats": None}
-    assert len(model.log) == 2, "once more, not for ever"
+    assert len(model.log) == 2, "one more time, not for ever"
     assert (await job_of(service, got["task_id"]))["rejected"] == rejected
 
 
@@ -287,7 +287,7 @@ async def test_a_late_answer_counts_as_spent_and_is_not_charged_twice(tmp_path: 
         model.trouble("late")
         got = (await ask(service)).json()["data"]
         assert got["result"]["price"] == 1299.5
-        assert [each.tokens > 0 for each in model.log] == [True, False], "the endpoint knows the repeated question"
+        assert [each.tokens > 0 for each in model.log] == [True, False], "the endpoint recognises the repeated question"
         job = await job_of(service, got["task_id"])
         assert job["spent"] > Decimal((await estimate(service))["worst_usd"]) * 1_000_000
 

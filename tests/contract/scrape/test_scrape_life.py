@@ -152,7 +152,7 @@ async def test_a_batch_has_1_to_100_targets_and_none_with_a_callback_of_its_own_
 
 
 async def test_all_mistakes_of_a_batch_are_reported_in_one_round(still: Service) -> None:
-    """Those that only the extractors reveal (a type, a field) with those of the form, in the same entry or another."""
+    """Errors that only the extractors find (a type, a field), with those of the form, in the same entry or another."""
     targets = [
         {"target_type": "novel", "target_url": "nowhere"},
         {"target_url": 7},

@@ -55,7 +55,7 @@ async def deliver(sink: FilesSink, first: int, last: int) -> None:
 async def test_answers_that_are_lost_after_the_effect_lose_and_double_nothing__R17(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: int
 ) -> None:
-    monkeypatch.setattr(files_manifest, "NOTED_EVERY", 3)  # with so many losses, a long way from the note has no end
+    monkeypatch.setattr(files_manifest, "NOTED_EVERY", 3)  # with this loss rate, a long search from the note never ends
     dice, number = Dice(), 0
 
     def fault(method: str, path: str) -> str:

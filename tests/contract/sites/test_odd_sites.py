@@ -1,4 +1,4 @@
-"""Sites that are odd, broken or hostile: each crawl ends, says why, and harms nothing."""
+"""Sites that are odd, broken or hostile: each crawl ends with a reason and harms nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator

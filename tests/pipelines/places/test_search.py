@@ -87,7 +87,7 @@ async def test_a_short_last_page_has_nothing_to_skip__PL_10(rows: Rows) -> None:
 
 
 async def test_a_row_that_cannot_be_kept_still_counts_as_a_result__PL_10() -> None:
-    places = [{"title": f"Place {n}"} for n in range(9)] + [{"address": "nothing to know it by"}]
+    places = [{"title": f"Place {n}"} for n in range(9)] + [{"address": "nothing to identify it by"}]
     outcome = await done(Answer(orjson.dumps({"places": places, "credits": 1})))
     assert len(outcome.records) == 18
     assert outcome.facts["results_count"] == 10

@@ -1,5 +1,5 @@
 // @ts-check
-/** Tasks that failed for good, grouped by reason, with one action for each group. */
+/** Tasks that failed permanently, grouped by reason, with one action for each group. */
 
 import { post } from "../lib/api.js";
 import { ago, number, utc, words } from "../lib/format.js";
@@ -32,7 +32,7 @@ export function page(_params, query) {
         ${tag("failed", group.pipeline)}<button class="button plain" @click=${() => only(group)} aria-pressed=${() => String(filter.value.reason === group.reason && filter.value.pipeline === group.pipeline)}>
           <strong>${number(group.letters)}</strong> ${words(group.reason ?? group.error_type ?? "unknown")} <span class="faint" title=${utc(group.last_failed_at)}>${ago(group.last_failed_at)}</span></button>
         <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, retry(group))}>Retry ${number(group.letters)}</button></div>`)}</div>`
-        : html`<div class="empty">No task has failed for good.</div>`))}</section>
+        : html`<div class="empty">No task has failed permanently.</div>`))}</section>
       <section class="panel">${pagedTable({
         path: "/api/v1/dead", query: () => filter.value, keyOf: (row) => row.id, href: (row) => `/tasks/${row.id}`, again,
         columns: [

@@ -155,7 +155,7 @@ function failures(id, _data, again) {
   return html`<div>${whenLoaded(reasons, (groups) => (groups.length ? groups.map((/** @type {any} */ group) => html`<div class="look">${tag("failed", number(group.letters))}
     <div><a class="strong" href=${address("/dead", { job: id, reason: group.reason })}>${words(group.reason ?? group.error_type ?? "unknown")}</a><div class="quiet">last ${ago(group.last_failed_at)}</div></div>
     <button class="button writes small" @click=${(/** @type {Event} */ event) => act(event, () => retryAll({ job: id, reason: group.reason }).finally(reasons.again))}>Retry</button></div>`)
-    : html`<div class="empty">No task of this job has failed for good.</div>`))}</div>`;
+    : html`<div class="empty">No task of this job has failed permanently.</div>`))}</div>`;
 }
 
 /** @type {Tab} */

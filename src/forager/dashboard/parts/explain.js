@@ -24,7 +24,7 @@ const MEANINGS = /** @type {Record<string, string>} */ ({
   "Per second": "Changes delivered per second, averaged over about a minute.",
   "Tasks waiting": "Queued tasks of all open jobs.",
   "Tasks at work": "Tasks that a worker has leased now.",
-  "Dead letters": "Tasks that have failed for good and are not discarded.",
+  "Dead letters": "Tasks that have failed permanently and are not discarded.",
   "Sinks that stall": "Sinks that fail and have delivered nothing for five minutes.",
   "Keys refused": "Keys of upstreams, such as Serper, that were rejected. Their lanes wait for another key.",
   Sure: "How sure the parser is of a value: 95 % for structured data, less for text of the page.",

@@ -242,7 +242,7 @@ class AlertReport(Report):
     at: datetime | None
     due_at: datetime | None = Field(description="Due time of the digest message that contains it.")
     delivered_at: datetime | None = Field(
-        description="Null while the message waits, and if its delivery has failed for good."
+        description="Null while the message waits, and if its delivery has failed permanently."
     )
 
 
