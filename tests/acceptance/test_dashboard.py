@@ -520,11 +520,13 @@ def test_a_stranger_does_five_tasks_without_reading_documents(browser: Browser, 
 
 
 def test_no_page_has_a_serious_finding_of_axe(browser: Browser, world: World) -> None:
-    """Every rule in light; in dark those about colours, because nothing else of a page depends on the scheme."""
+    """Every rule in light, on a desk and on a phone; in dark those about colours, because nothing else of a page
+    depends on the scheme."""
     source = axe_source()
     found: set[str] = set()
-    for scheme, only in (("light", {}), ("dark", {"runOnly": {"type": "rule", "values": COLOUR_RULES}})):
-        context = new_context(browser, world, color_scheme=scheme, bypass_csp=True)
+    colours = {"runOnly": {"type": "rule", "values": COLOUR_RULES}}
+    for scheme, width, only in (("light", 1280, {}), ("light", 390, {}), ("dark", 1280, colours)):
+        context = new_context(browser, world, width=width, color_scheme=scheme, bypass_csp=True)
         context.add_init_script(source)
         page = context.new_page()
         sign_in(page)
@@ -536,7 +538,7 @@ def test_no_page_has_a_serious_finding_of_axe(browser: Browser, world: World) ->
                 only,
             ):
                 if wrong["impact"] in ("serious", "critical"):
-                    found.add(f"{path} {scheme}: {wrong['id']} {wrong['nodes'][0]['html'][:120]}")
+                    found.add(f"{path} {scheme} {width}: {wrong['id']} {wrong['nodes'][0]['html'][:120]}")
         context.close()
     assert found == set()
 

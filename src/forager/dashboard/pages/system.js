@@ -26,7 +26,7 @@ export function page() {
         <div class="stack">
         <section class="panel"><header><h2>Now</h2></header>${whenLoaded(health, figures)}</section>
         <section class="panel"><header><h2>Store</h2></header>${whenLoaded(system, (data) => html`<dl class="pairs"><dt>Kind</dt><dd>${data.store.kind}</dd><dt>Where</dt><dd>${data.store.where}</dd>
-          <dt>Size</dt><dd>${bytes(data.store.bytes)}</dd><dt>Growth</dt><dd>${growth(data.store.grown_day)} in 24 hours, ${growth(data.store.grown_week)} in 7 days</dd><dt>Forager</dt><dd>${data.version}</dd></dl>
+          <dt>Size</dt><dd>${bytes(data.store.bytes)}</dd><dt>Growth</dt><dd>${growth(data.store.grown_day)} in 24 hours, ${growth(data.store.grown_week)} in 7 days</dd><dt>Keys</dt><dd><a class="link" href="/keys">rotate a key of the API</a>, or the key of stored secrets: <code>forager db rotate-key</code></dd><dt>Forager</dt><dd>${data.version}</dd></dl>
           ${() => sizes(week.state.value.data, data.store.bytes)}`)}</section>
         <section class="panel"><header><h2>Workers</h2></header>${whenLoaded(system, workers)}</section>
         <section class="panel"><header><h2>Browsers</h2><span class="faint">of the process that answers</span></header>${whenLoaded(system, (data) => browsers(data.browsers))}</section>
@@ -98,7 +98,7 @@ function workers(data) {
 /** @param {any} pool */
 function browsers(pool) {
   if (!pool) return html`<div class="empty"><p>No browser is installed: pages are fetched without scripts.</p><code>forager doctor</code></div>`;
-  return html`<div class="stack"><div class="figures">${[["In use", pool.in_use], ["Idle", pool.idle], ["May be started", pool.launchable], ["Tasks waiting", pool.waiting], ["Pages visited", pool.pages]].map(([label, value]) => html`<div><div class="label">${label}</div><div class="value">${number(Number(value))}</div></div>`)}</div>
+  return html`<div class="stack"><div class="figures">${[["In use", pool.in_use], ["Idle", pool.idle], ["May be started", pool.launchable], ["Waiting for one", pool.waiting], ["Pages visited", pool.pages]].map(([label, value]) => html`<div><div class="label">${explained(String(label))}</div><div class="value">${number(Number(value))}</div></div>`)}</div>
     ${pool.visits.length ? html`<div class="visits">${pool.visits.map((/** @type {any} */ visit) => html`<figure class="visit">${visit.thumbnail ? html`<img alt="" src=${visit.thumbnail}>` : html`<div class="blank"></div>`}
       <figcaption class="clip" title=${visit.url}>${visit.url.replace(/^https?:\/\//, "")}</figcaption><span class="faint">since ${ago(visit.since)}</span></figure>`)}</div>` : html`<span class="quiet">No page is open in a browser now.</span>`}</div>`;
 }

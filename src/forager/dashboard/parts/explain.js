@@ -27,6 +27,12 @@ const MEANINGS = /** @type {Record<string, string>} */ ({
   "Dead letters": "Tasks that have failed permanently and are not discarded.",
   "Sinks that stall": "Sinks that fail and have delivered nothing for five minutes.",
   "Keys refused": "Keys of upstreams, such as Serper, that were rejected. Their lanes wait for another key.",
+  Store: "Whether the store answers and takes writes.",
+  "In use": "Browsers that show a page for a task now.",
+  Idle: "Browsers that are running and wait for the next task.",
+  "May be started": "Further browsers that fit the settings and the memory of this machine.",
+  "Waiting for one": "Tasks that wait for a free browser.",
+  "Pages visited": "Pages that browsers of this process have opened since it started.",
   Sure: "How sure the parser is of a value: 95 % for structured data, less for text of the page.",
 });
 
