@@ -14,7 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -78,6 +80,8 @@ def main(options: Options) -> None:
         try:
             assert server.stdout is not None
             url = next(line for line in server.stdout if line.startswith("http")).strip()
+            # The server logs its requests there: a pipe that nothing reads would fill up and hold it.
+            threading.Thread(target=deque, args=(server.stdout, 0), daemon=True).start()
             figures = asyncio.run(_measured(url, psutil.Process(server.pid), machine))
         finally:
             assert server.stdin is not None

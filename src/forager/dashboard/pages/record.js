@@ -65,7 +65,7 @@ const isNumber = (name, value) => !/(_id|^id|version|hash|phone|zip|sku|gtin|lat
 /** @param {any[]} rows */
 function differences(rows) {
   if (!rows.length) return html`<div class="empty small">No history.</div>`;
-  return html`<div class="looks">${rows.map((row, index) => {
+  return html`<div class="kinds-first short">${rows.map((row, index) => {
     const now = bodyOf(row);
     const before = rows[index + 1] ? bodyOf(rows[index + 1]) : {};
     const names = Object.keys({ ...before, ...now }).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));

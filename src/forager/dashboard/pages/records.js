@@ -6,6 +6,7 @@ import { ago, number, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
 import { setQuery } from "../lib/router.js";
 import { effect, html, signal } from "../lib/view.js";
+import { breakable } from "../parts/states.js";
 import { pagedTable } from "../parts/table.js";
 
 const FORMATS = /** @type {const} */ ([["csv", "CSV"], ["jsonl", "JSON lines"], ["parquet", "Parquet"], ["xlsx", "Excel"]]);
@@ -136,7 +137,7 @@ export function show(name, value) {
   if (/_at$/.test(name)) return html`<span class="nowrap" title=${utc(value)}>${ago(value)}</span>`;
   const text = String(value);
   if (AMOUNT.test(name) && /^-?\d+(\.\d+)?$/.test(text)) return MONEY.test(name) && text.includes(".") ? exact.format(Number(text)) : number(Number(text));
-  if (/^https?:\/\//.test(text)) return html`<a class="link" href=${text} target="_blank" rel="noreferrer" title=${text}>${short(text).replace(/[?#].*$/, "").slice(0, 48)}</a>`;
+  if (/^https?:\/\//.test(text)) return html`<a class="link url" href=${text} target="_blank" rel="noreferrer" title=${text}>${breakable(short(text).replace(/[?#].*$/, "").slice(0, 48))}</a>`;
   if (text.length <= 20) return html`<span class="nowrap">${text}</span>`;
   return text.length > 90 ? html`<span title=${text}>${text.slice(0, 90)}…</span>` : text;
 }
