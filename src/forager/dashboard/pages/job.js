@@ -79,7 +79,7 @@ function head(data) {
   };
   return html`<section class="panel stack">
     <div class="spread"><code>${() => `${data().pipeline} · ${data().id}`}</code>
-      <span class="quiet" title=${() => utc(data().created_at)}>${() => `created ${ago(data().created_at)}`}</span></div>
+      <span class="quiet nowrap" title=${() => utc(data().created_at)}>${() => `created ${ago(data().created_at)}`}</span></div>
     <div>${() => jobBar(data())}<div class="quiet">${() => progressText(data())}</div></div>
     ${() => (data().waiting ? html`<div class="notice warn">${data().waiting.message}</div>` : null)}
     ${() => (data().reason && !data().waiting ? html`<div class=${`notice ${data().state === "paused" ? "warn" : ""}`}>${data().state === "paused" ? html`<strong>Paused</strong> · ` : null}${data().reason}</div>` : null)}
