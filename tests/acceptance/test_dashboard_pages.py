@@ -114,6 +114,15 @@ async def test_a_person_finds_a_product_and_sees_where_its_price_came_from(brows
                 await page.get_by_role("link", name="← Catalogue").click()
                 await page.get_by_role("link", name="Shops and parsers").click()
                 row = page.locator(f"[data-quarantine$='/{held}']")
+                if held == "brand":
+                    stored = "UPDATE items SET brand = 'Another' WHERE id = :id"
+                    await shop.app.database.write(stored, {"id": before["id"]})
+                    await row.get_by_role("button", name="Values").click()
+                    assert await page.locator("dialog del").first.inner_text() == "Another"
+                    await page.get_by_role("button", name="Page", exact=True).first.click()
+                    shown = page.locator("dialog .beside-value mark").first
+                    assert await shown.inner_text() == await page.locator("dialog ins").first.inner_text()
+                    await page.get_by_role("button", name="Close").click()
                 await row.get_by_role("button", name="Reject").click()
                 await row.get_by_text("rejected").wait_for()
         assert {each["state"] for each in await shop.get("/admin/quarantines")} == {"rejected"}

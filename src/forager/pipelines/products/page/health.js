@@ -1,7 +1,7 @@
 // @ts-check
 /** The shops: how well parsers read them, values that are held back, and whether they are crawled. */
 
-import { post } from "/dashboard/lib/api.js";
+import { get, post } from "/dashboard/lib/api.js";
 import { ago, number, percent, plural, utc, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
 import { html, signal } from "/dashboard/lib/view.js";
@@ -46,6 +46,12 @@ function quarantines(all, again) {
 function heldValues(held) {
   const found = signal(/** @type {any} */ (null));
   const problem = signal("");
+  /** The source of a stored page around a value. */
+  const source = signal(/** @type {{ page: string, parts: string[], value: string } | null} */ (null));
+  /** @param {any} each */
+  const showPage = (each) => (/** @type {Event} */ event) => act(event, async () => {
+    source.value = source.peek()?.page === each.page ? null : { page: each.page, value: each.now, parts: around(await sourceOf(each.page), each.now) };
+  });
   post("/api/v1/products/reparse", { domain: held.domain, sample: 200 }).then((answer) => (found.value = answer.data), (error) => (problem.value = error.message));
   dialog((close) => html`<div class="inside"><h2>${held.field === "*" ? "All fields" : words(held.field)} of ${held.domain}</h2>
     <p class="quiet">What the newest stored pages show now, beside the value that is stored. Nothing is fetched.</p>
@@ -55,10 +61,30 @@ function heldValues(held) {
       const fields = found.value.fields.filter((/** @type {any} */ each) => held.field === "*" || each.field === held.field);
       const examples = fields.flatMap((/** @type {any} */ each) => each.examples.map((/** @type {string} */ text) => /^(\S+): (.*) → ([^→]*)$/.exec(text)).filter(Boolean).map((/** @type {string[]} */ parts) => ({ field: each.field, page: parts[1], before: parts[2], now: parts[3] })));
       return examples.length ? html`<div>${examples.map((/** @type {any} */ each) => html`<div class="look">${tag("", words(each.field))}<div><del>${each.before}</del> → <ins>${each.now}</ins><div class="faint clip">${each.page}</div></div>
-        <a class="button small plain" href=${`/products?q=&domain=${encodeURIComponent(held.domain)}`}>Products</a></div>`)}</div>`
+        <button class="button small" @click=${showPage(each)}>Page</button>
+        ${() => shownSource(source.value, each)}</div>`)}</div>`
         : html`<div class="empty">The newest ${plural(found.value.pages, "stored page")} show the same values as are stored, or none: accepting or rejecting changes nothing there.</div>`;
     }}
     <div class="row"><button class="button" @click=${close}>Close</button></div></div>`, "Values that are held back");
+}
+
+/** @param {{ page: string, parts: string[], value: string } | null} source @param {any} each */
+const shownSource = (source, each) => (source?.page === each.page && source?.value === each.now
+  ? html`<pre class="source beside-value" tabindex="0">${source?.parts.map((part, index) => (index ? [html`<mark>${each.now}</mark>`, part] : part))}</pre>` : null);
+
+/** The source of the newest stored page of an address, as text. @param {string} url */
+async function sourceOf(url) {
+  const { data: rows } = await get("/api/v1/pages", { url });
+  const file = rows.length ? (await get(rows[0].path)).data.files.find((/** @type {any} */ each) => !each.content_type.startsWith("image/")) : null;
+  if (!file) throw new Error("No page of this address is stored any more.");
+  return (await fetch(file.path)).text();
+}
+
+/** The parts of a text between the places that show a value, some lines around each; its beginning if none does. @param {string} text @param {string} value */
+function around(text, value) {
+  const parts = value ? text.split(value).slice(0, 6) : [text];
+  if (parts.length === 1) return [text.slice(0, 4000)];
+  return parts.map((part, index) => (part.length <= 600 ? part : index === 0 ? `…${part.slice(-300)}` : index === parts.length - 1 ? `${part.slice(0, 300)}…` : `${part.slice(0, 300)}\n…\n${part.slice(-300)}`));
 }
 
 /** @param {any[]} all @param {() => void} again */
