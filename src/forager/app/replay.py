@@ -53,7 +53,7 @@ class _Answer:
 
 @dataclass(slots=True)
 class Recording:
-    """A recorded job. Answers stay in the file until they are asked for."""
+    """A recorded job. Answers stay in the file until they are requested."""
 
     file: BinaryIO
     pipeline: str

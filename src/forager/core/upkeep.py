@@ -309,7 +309,7 @@ def _resolved(tasks: Sequence[RestoredTask]) -> list[RestoredTask]:
 
 
 def _follow(task: RestoredTask, before: RestoredTask | None) -> RestoredTask:
-    """Return a task as its predecessor, if it has one, lets it be."""
+    """Return a task in the state that follows from its predecessor: held, ready, or skipped after a failure."""
     waits = before is not None and before.is_open
     skipped_with_it = task.state is TaskState.SKIPPED and task.reason not in _FINAL_SKIPS
     if not task.is_open and not (waits and skipped_with_it):

@@ -225,7 +225,7 @@ class EgressGuard:
             is_unknown = isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_NAME
             raise (NameUnknown if is_unknown else Unreachable)(message) from None
         except (ValueError, UnicodeError):
-            raise Refused(f"the name {host} cannot be looked up. Correct the URL.") from None
+            raise Refused(f"the name {host} cannot be resolved. Correct the URL.") from None
         if not addresses:
             raise Unreachable(f"the name {host} has no address.")
         return [self._cleared(host, port, text) for text in addresses]

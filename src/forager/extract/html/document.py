@@ -46,7 +46,7 @@ _TYPE_WITH_AN_ENTITY = re.compile(r"type[\t\n\f\r ]*=[\t\n\f\r ]*(?:\"[^\"]*&|'[
 
 
 class Marks:
-    """Ways of marking data in a page. Each is looked for when it is first asked for: in the tree, if the whole page has
+    """Ways of marking data in a page. Each is searched at its first use: in the tree, if the whole page has
     been parsed, else by a search of its text, which costs more and may also find the word elsewhere."""
 
     def __init__(self, document: "Document") -> None:

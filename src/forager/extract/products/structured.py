@@ -228,7 +228,7 @@ def _unlabelled(text: str | None) -> str | None:
 
 
 def _code(text: str | None) -> str | None:
-    """`TE502955-1293415 Covers for sofas` is TE502955-1293415."""
+    """Return a code without the words after it: `TE502955-1293415 Covers for sofas` is TE502955-1293415."""
     plain = _unlabelled(text)
     coded = _CODED.match(plain) if plain else None
     return coded[1] if coded else plain

@@ -222,7 +222,7 @@ class PageSchema(BaseModel):
 
     @property
     def described(self) -> dict[str, SchemaField]:
-        """The fields that a language model is asked for if nothing else finds them."""
+        """The fields for a language model, used if nothing else finds them."""
         return {name: field for name, field in self.fields.items() if field.describe is not None}
 
     def needs_process(self) -> bool:

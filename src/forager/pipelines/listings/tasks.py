@@ -88,7 +88,7 @@ INITIAL_MARKETS: Final = (
 
 
 STARTS_LANE = "apify:starts"
-"""Runs are started one after the other: only so are the limits of the data source exact."""
+"""The lane in which runs are started one after the other, so that the limits of the data source are exact."""
 API_LANE = "apify:api"
 ITEMS_LANE = "apify:items"
 """Pages of datasets are stored one after the other, so that two pages never store one listing twice."""

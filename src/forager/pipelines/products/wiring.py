@@ -133,7 +133,7 @@ EVERY = 15.0
 LEARN_EVERY = 60.0
 """Seconds between two searches for shops to learn from."""
 REREAD_SECONDS = 20.0
-"""Seconds that an ending command waits until stored pages are read by what was learnt."""
+"""Seconds that an ending command waits until stored pages are read with the new wrappers."""
 INBOX_EVERY = 0.5
 """Seconds between two checks for requests in SQL."""
 AT_ONCE = 10_000

@@ -1,4 +1,4 @@
-"""The language model that is asked for described fields: the request, its price, and what its answers mean. Pure.
+"""The language model for described fields: the request, its price, and what its answers mean. Pure.
 
 An amount is in micro-dollars: a price of one dollar per million tokens is one micro-dollar per token.
 """

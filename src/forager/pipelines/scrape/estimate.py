@@ -51,8 +51,8 @@ class ScrapePlan(BaseModel):
 
 
 def estimate(job: ScrapeJob, model: LanguageModel | None, via_usd: Decimal = Decimal(0)) -> ScrapePlan:
-    """Return the price of a job whose schemas are complete. Pages that were asked about before cost less: stored
-    answers are free, which is not known before a page is fetched."""
+    """Return the price of a job whose schemas are complete. Stored answers are free, but whether there is one is known
+    only after its page was fetched."""
     described = sum(
         isinstance(each.page_schema, PageSchema) and bool(each.page_schema.described) for each in job.targets
     )

@@ -382,7 +382,7 @@ def check(
     job: ScrapeJob, extractors: Mapping[str, Extractor], no_model: str | None = None, *, scripts: bool = False
 ) -> None:
     """Raise `Rejected`, naming the targets, if there is no extractor for a target's type or fields. `no_model`: why no
-    language model can be asked for described fields. `scripts`: whether a caller may run JavaScript in a page."""
+    language model for described fields is configured. `scripts`: whether a caller may run JavaScript in a page."""
     wrong = [
         FieldError(f"targets.{number}.{field}", message)
         for number, target in enumerate(job.targets)

@@ -79,7 +79,7 @@ class Reading:
         self.more: tuple[str, ...] = ()
         self.pages: list[str] = []
         self.blob: str | None = None
-        """The first page as it is stored, if its request asked for that."""
+        """The first page as it is stored, if its request has `keep`."""
         self.rendered = False
         self.stored: dict[str, str] = {}
         """`blob:` URLs of the pages, by the address of their request."""
@@ -119,8 +119,8 @@ class Reading:
                 self.found.setdefault(name, (FieldFound(value, "browser", 1.0), response.url))
 
     def undescribed(self, fields: Mapping[str, SchemaField]) -> dict[str, SchemaField]:
-        """Return those of the described fields that a language model must be asked for. Nothing is asked for if its
-        answer would not be sure enough."""
+        """Return the described fields that are still missing, for a language model. Returns none if its answers would
+        not be sure enough."""
         return {} if self._least > CONFIDENCE else {name: fields[name] for name in fields if name in self.missing}
 
     def quoted(self, name: str, value: object, quote: str) -> None:

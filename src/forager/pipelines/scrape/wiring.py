@@ -85,7 +85,7 @@ def app_steps(service: Service) -> Mapping[str, StepFunction]:
 
 
 def model_of(own: ScrapeSettings) -> LanguageModel | None:
-    """Return the configured model; None if a setting is missing. Nothing is asked for without a price."""
+    """Return the configured model; None if a setting is missing, such as a price."""
     if own.llm_url is None or own.llm_model is None or own.llm_price_in is None or own.llm_price_out is None:
         return None
     return LanguageModel(

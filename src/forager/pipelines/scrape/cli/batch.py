@@ -173,7 +173,7 @@ def _csv(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _columns(header: list[str], name: str) -> dict[str, str]:
     """Map the columns of a file to fields of a target. In a table with a column `url`, as other programs write it,
-    columns that are no field are ignored."""
+    unknown columns are ignored."""
     from forager.pipelines.scrape.job import BatchTarget
 
     if not header or "target_url" in header:
