@@ -223,6 +223,28 @@ def test_the_system_page_has_checks_a_log_and_settings_with_their_origin(page: P
     expect(page.locator(".check", has_text="python")).to_be_visible()
     page.get_by_label("Filter settings").fill("FORAGER_HOME")
     expect(page.locator("tr", has_text="FORAGER_HOME")).to_contain_text("command")
+    page.reload()
+    expect(page.get_by_label("Filter settings")).to_have_value("forager_home")
+    expect(page.locator("tr", has_text="FORAGER_HOME")).to_contain_text("command")
+
+
+def test_what_a_page_is_filtered_by_stays_in_its_address(page: Page, world: World) -> None:
+    page.goto(f"/jobs/{world.done_job}")
+    page.get_by_role("button", name="failed", exact=True).click()
+    page.wait_for_url("**state=failed")
+    page.reload()
+    expect(page.locator(".virtual .line")).to_have_count(1)
+    page.get_by_role("tab", name="sinks").click()
+    page.reload()
+    expect(page.get_by_role("tab", name="sinks")).to_have_attribute("aria-selected", "true")
+    page.goto("/changes")
+    page.get_by_label("Kind").select_option("product")
+    page.reload()
+    expect(page.get_by_label("Kind")).to_have_value("product")
+    page.goto("/products/changes")
+    page.get_by_role("button", name="prices").click()
+    page.reload()
+    expect(page.get_by_role("button", name="prices")).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_site_is_read_as_markdown(page: Page, world: World) -> None:

@@ -4,6 +4,7 @@
 import { isAdmin, post } from "../lib/api.js";
 import { ago, bytes, number, utc, words } from "../lib/format.js";
 import { load, whenLoaded } from "../lib/load.js";
+import { setQuery } from "../lib/router.js";
 import { html, signal } from "../lib/view.js";
 import { explained } from "../parts/explain.js";
 import { timeChart } from "../parts/chart.js";
@@ -104,22 +105,24 @@ function browsers(pool) {
 }
 
 function logTail() {
-  const level = signal("info");
+  const asked = new URLSearchParams(location.search);
+  const level = signal(asked.get("level") ?? "info");
   const lines = load("/api/v1/system/log", { query: () => ({ level: level.value, limit: 200 }), every: 10 });
   return html`<section class="panel"><header><h2>Log</h2><span class="row"><span class="faint">newest first, of the process that answers</span>
-    <select aria-label="Level" @change=${(/** @type {Event} */ event) => (level.value = /** @type {HTMLSelectElement} */ (event.target).value)}>${["info", "warning", "error"].map((each) => html`<option value=${each}>${each} and above</option>`)}</select></span></header>
+    <select aria-label="Level" @change=${(/** @type {Event} */ event) => ((level.value = /** @type {HTMLSelectElement} */ (event.target).value), setQuery({ level: level.peek() }))}>${["info", "warning", "error"].map((each) => html`<option value=${each} ?selected=${each === level.peek()}>${each} and above</option>`)}</select></span></header>
     ${whenLoaded(lines, (rows) => (rows.length ? html`<div class="log" tabindex="0" role="log" aria-label="Log lines">${rows.map((/** @type {any} */ row) => html`<div><time title=${row.at}>${new Date(row.at).toLocaleTimeString()}</time><span class=${row.level}>${row.level}</span>
       <span><b>${words(row.event)}</b> ${Object.entries(row.fields).map(([name, value]) => html`<span class="quiet">${name}=${typeof value === "object" ? JSON.stringify(value) : String(value)} </span>`)}</span></div>`)}</div>` : html`<div class="empty">No line of this level since the start.</div>`))}</section>`;
 }
 
 /** @param {import("../lib/load.js").Loaded<any>} system */
 function settings(system) {
-  const filter = signal("");
-  const changed = signal(false);
+  const asked = new URLSearchParams(location.search);
+  const filter = signal((asked.get("setting") ?? "").toLowerCase());
+  const changed = signal(asked.has("set"));
   /** @param {any} each */
   const wanted = (each) => (!changed.value || each.origin !== "default") && `${each.name} ${each.help ?? ""}`.toLowerCase().includes(filter.value);
-  return html`<section class="panel"><header><h2 class="nowrap">Settings in force</h2><span class="row"><label class="row quiet"><input type="checkbox" @change=${(/** @type {Event} */ event) => (changed.value = /** @type {HTMLInputElement} */ (event.target).checked)}>only those that are set</label>
-    <input class="short" type="search" placeholder="Filter" aria-label="Filter settings" @input=${(/** @type {Event} */ event) => (filter.value = /** @type {HTMLInputElement} */ (event.target).value.toLowerCase())}></span></header>
+  return html`<section class="panel"><header><h2 class="nowrap">Settings in force</h2><span class="row"><label class="row quiet"><input type="checkbox" .checked=${changed.peek()} @change=${(/** @type {Event} */ event) => ((changed.value = /** @type {HTMLInputElement} */ (event.target).checked), setQuery({ set: changed.peek() ? "1" : "" }))}>only those that are set</label>
+    <input class="short" type="search" placeholder="Filter" aria-label="Filter settings" .value=${filter.peek()} @input=${(/** @type {Event} */ event) => ((filter.value = /** @type {HTMLInputElement} */ (event.target).value.toLowerCase()), setQuery({ setting: filter.peek() }))}></span></header>
     ${whenLoaded(system, (data) => html`<div class="scroll long" tabindex="0"><table><thead><tr><th>Setting</th><th>Value</th><th>From</th></tr></thead><tbody>
       ${() => data.settings.filter(wanted).map((/** @type {any} */ each) => html`<tr><td class="full"><code class="strong">${each.name}</code><div class="faint">${withCode(each.help ?? "")}</div></td><td>${each.value ?? "–"}</td><td>${tag(each.origin === "default" ? "" : "active", each.origin)}</td></tr>`)}</tbody></table></div>`)}</section>`;
 }

@@ -4,19 +4,21 @@
 import { ago, money, percent, utc, words } from "/dashboard/lib/format.js";
 import { follow } from "/dashboard/lib/live.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
+import { setQuery } from "/dashboard/lib/router.js";
 import { html, signal } from "/dashboard/lib/view.js";
 import { sections, shownValue } from "./card.js";
 
 const KINDS = /** @type {const} */ ([["", "everything"], ["price", "prices"], ["availability", "stock"], ["other", "the rest"]]);
 
-export function changesPage() {
+/** @param {URLSearchParams} query */
+export function changesPage(query) {
   const changes = load("/api/v1/products/changes", { query: { limit: 200 } });
-  const kind = signal("");
+  const kind = signal(query.get("kind") ?? "");
   follow("changes", changes.again);
   return {
     title: "Products",
     state: sections("changes"),
-    body: html`<div><div class="filters"><span class="segments" role="group" aria-label="Kind of change">${KINDS.map(([value, title]) => html`<button aria-pressed=${() => String(kind.value === value)} @click=${() => (kind.value = value)}>${title}</button>`)}</span></div>
+    body: html`<div><div class="filters"><span class="segments" role="group" aria-label="Kind of change">${KINDS.map(([value, title]) => html`<button aria-pressed=${() => String(kind.value === value)} @click=${() => ((kind.value = value), setQuery({ kind: value }))}>${title}</button>`)}</span></div>
       <section class="panel">${whenLoaded(changes, (all) => html`${() => table(all.filter((/** @type {any} */ each) => concerns(each, kind.value)))}`)}</section></div>`,
   };
 }

@@ -19,7 +19,7 @@ const RATINGS = /** @type {const} */ ([["", "any"], ["3", "≥ 3"], ["4", "≥ 4
 
 /** @param {{ id?: string }} params @param {URLSearchParams} query */
 export function page({ id }, query) {
-  if (id === "changes") return changesPage();
+  if (id === "changes") return changesPage(query);
   if (id === "health") return healthPage();
   if (id) return onePage(id);
   const filters = filtersFrom(["q", "sort", ...CONDITIONS], query);
