@@ -27,7 +27,7 @@ export function page() {
         <div class="stack">
         <section class="panel"><header><h2>Now</h2></header>${whenLoaded(health, figures)}</section>
         <section class="panel"><header><h2>Store</h2></header>${whenLoaded(system, (data) => html`<dl class="pairs"><dt>Kind</dt><dd>${data.store.kind}</dd><dt>Where</dt><dd>${data.store.where}</dd>
-          <dt>Size</dt><dd>${bytes(data.store.bytes)}</dd><dt>Growth</dt><dd>${growth(data.store.grown_day)} in 24 hours, ${growth(data.store.grown_week)} in 7 days</dd><dt>Keys</dt><dd><a class="link" href="/keys">rotate a key of the API</a>, or the key of stored secrets: <code>forager db rotate-key</code></dd><dt>Forager</dt><dd>${data.version}</dd></dl>
+          <dt>Size</dt><dd>${bytes(data.store.bytes)}</dd><dt>Growth</dt><dd>${growth(data.store.grown_day)} in 24 hours, ${growth(data.store.grown_week)} in 7 days</dd><dt>Keys</dt><dd><div><a class="link" href="/keys">Rotate a key of the API</a></div><div class="quiet">The key of stored secrets: <code>forager db rotate-key</code></div></dd><dt>Forager</dt><dd>${data.version}</dd></dl>
           ${() => sizes(week.state.value.data, data.store.bytes)}`)}</section>
         <section class="panel"><header><h2>Workers</h2></header>${whenLoaded(system, workers)}</section>
         <section class="panel"><header><h2>Browsers</h2><span class="faint">of the process that answers</span></header>${whenLoaded(system, (data) => browsers(data.browsers))}</section>
