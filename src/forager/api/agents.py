@@ -155,7 +155,7 @@ class AgentDoor:
         self._key = key
         self._closing = closing
         self._inner: dict[str, ASGIApp] = {}
-        """By the id of the key."""
+        """Servers by the id of their key."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller, key = scope["state"]["caller"], self._key.sent(scope)

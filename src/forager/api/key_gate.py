@@ -84,7 +84,7 @@ class KeyRing:
         self._pending: list[LoggedAction] = []
         self._writing = asyncio.Lock()
         self.steered = 0
-        """How often a person or a program changed what waits, through this process."""
+        """Number of changes to waiting work by callers of this process."""
 
     async def refresh(self, *, now: bool = False) -> None:
         """Read the stored keys, at most every few seconds. While the store is away, the known ones stay valid."""

@@ -44,7 +44,7 @@ def page_sessions_router(app: App) -> Router:
         responses={200: example([_SESSION]), **failures()},
     )
     async def list_page_sessions(request: Request) -> Response:
-        """By workspace and name. A session begins with the first page that is requested in it."""
+        """Sorted by workspace and name. The first page that is requested in a session creates it."""
         return answer(request, [_report(each) for each in await app.page_sessions.all()])
 
     @router.delete(

@@ -57,7 +57,7 @@ LOOKED_AT = 1_000
 """Records that one request with a search text reads. There is no index over all fields of all kinds, so a search goes
 through the records in portions; a portion without a match has a next one."""
 SEARCH = (
-    "Only records in which a text or number contains these words, upper and lower case alike."
+    "Only records in which a text or number contains these words, in upper or lower case."
     f" A request looks at {LOOKED_AT:,} records: a page may be short, even empty, and still have a next one."
 )
 
@@ -72,7 +72,8 @@ class RecordsQuery(PageQuery):
     as_of: AwareDatetime | None = Field(default=None, description=AS_OF)
     search: str = Field(default="", max_length=200, description=SEARCH)
     order: Literal["oldest", "newest"] = Field(
-        default="oldest", description="Which records come first: those that were found first, or last."
+        default="oldest",
+        description="Order of the records: by the time at which they were found, oldest or newest first.",
     )
 
 

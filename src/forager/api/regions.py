@@ -53,10 +53,10 @@ class PinReport(BaseModel):
 class RegionView(BaseModel):
     name: str
     workers: int = Field(description="Its workers that are alive.")
-    seen_at: datetime | None = Field(description="When one of them was last seen.")
+    seen_at: datetime | None = Field(description="Time at which one of them was last seen.")
     lanes: int = Field(description="Lanes that only its workers take now.")
-    owned: int = Field(description="Those that a worker has.")
-    waiting: int = Field(description="Those that have work and no worker.")
+    owned: int = Field(description="Pinned lanes that a worker has.")
+    waiting: int = Field(description="Pinned lanes that have work and no worker.")
     pins: list[PinReport]
     failed_over: list[str] = Field(description="Pinned lanes that others may take now: the region has no worker.")
 

@@ -26,8 +26,8 @@ HEAD = """\
 def init(as_json: Json = False) -> None:
     """Write a commented forager.toml to the current folder: every common setting with its default.
 
-    Commands in this folder and below it then use it, and the data folder beside it. Nothing is asked, and a secret is
-    never written.
+    Commands in this folder and below it then use it, and the data folder next to it. The command is not interactive,
+    and never writes a secret.
 
     Example: forager init
     """

@@ -73,7 +73,7 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
     def search_records(
         context: typer.Context,
         words: Annotated[
-            str, typer.Argument(metavar="[WORDS]", help="Words that a record must contain, upper and lower case alike.")
+            str, typer.Argument(metavar="[WORDS]", help="Words that a record must contain, in upper or lower case.")
         ] = "",
         where: Annotated[
             list[str] | None,
@@ -142,7 +142,7 @@ def record_commands(pipeline: str, kind: str) -> Mapping[str, Any]:
     def show_changes(
         context: typer.Context,
         since: Annotated[
-            str, typer.Option(metavar="TIME", help="How long ago (90m, 1d, 2w), or when (2026-03-14T12:00:00Z).")
+            str, typer.Option(metavar="TIME", help="An age (90m, 1d, 2w) or a time (2026-03-14T12:00:00Z).")
         ] = "1d",
         field: Annotated[str | None, typer.Option("--field", help="Only changes of this field, such as price.")] = None,
         limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows.")] = 100,

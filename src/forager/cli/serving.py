@@ -94,7 +94,7 @@ def worker(
     ] = None,
     region: Annotated[
         str | None,
-        typer.Option(help="Where it works, such as eu: it takes the lanes pinned there (PostgreSQL)."),
+        typer.Option(help="Region of this process, such as eu: it takes the lanes pinned there (PostgreSQL)."),
     ] = None,
     runner: Annotated[
         Literal["embedded", "kafka"],

@@ -320,7 +320,7 @@ class BrowsersBrief(TypedDict):
 
 
 class CaptureOptions(TypedDict):
-    """Which JSON of the page's scripts is returned as `captured`."""
+    """Selects the JSON of the page's scripts that is returned as `captured`."""
 
     match: NotRequired[str]
     most: NotRequired[int]
@@ -2365,7 +2365,7 @@ class ScrapingReport(TypedDict):
 
 
 class ScreenshotOptions(TypedDict):
-    """What a screenshot shows. Default: the visible part of the page."""
+    """The part of the page on a screenshot. Default: the visible part."""
 
     full_page: NotRequired[bool]
     selector: NotRequired[str | None]

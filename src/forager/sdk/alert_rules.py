@@ -173,7 +173,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a rule would have done."""
+    """Result of a rule on past changes."""
 
     changes: int
     """Changes of this kind that were examined."""

@@ -152,7 +152,7 @@ class Settings(BaseSettings):
     )
     otel_headers: SecretStr | None = _otel(None, "Headers for the collector: name=value, separated by commas.")
     otel_sample: float = _otel(0.1, "Share of tasks and jobs that are traced, from 0 to 1.", ge=0, le=1)
-    otel_signals: Signals = _otel(("traces", "metrics", "logs"), "What is sent: traces, metrics, logs.")
+    otel_signals: Signals = _otel(("traces", "metrics", "logs"), "Data that is sent: traces, metrics, logs.")
     otel_interval_seconds: float = _otel(60.0, "Time between two transmissions of metrics.", ge=1, le=3_600)
 
     log_level: Level = _logs(

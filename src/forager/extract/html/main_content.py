@@ -102,7 +102,7 @@ class ContentUnit:
         self.text = ""
         self.size = self.linked = 0
         self.level = 0
-        """Of a heading, 1 to 6."""
+        """Level of a heading, 1 to 6."""
         self.features: list[float] = []
         self.probability = 0.0
 

@@ -68,7 +68,7 @@ VETO = (
 )
 """Declared types that rule out a product on a page without product markup."""
 BESIDE = frozenset(("FAQPage", "VideoObject"))
-"""Those that pages of products declare as well: questions about the product, a film of it."""
+"""Types that pages of products declare as well: questions about the product, a film of it."""
 MOST_LONE_PRICES, MOST_BUY = 12, 6
 """Prices and controls outside of repeated blocks, above which no single product is on offer."""
 FEW_PRICES = 3

@@ -28,7 +28,7 @@ _SPECIAL = any_of(_DATA["special"])
 """A bid, a price for members, a month's instalment: the product's own only if the page shows no other."""
 _SHARE = re.compile(r"\d+\s?%")
 _EXTRA = re.compile(r"(?<=\d)\s?[€$£]?\s?\+\s?(?:[€$£]\s?\d[\d.,]*|\d[\d.,]*\s?[€$£])\s+\w+[^\d€$£]*$")
-"""What is added to a price: `£220.00 + £12.00 delivery`."""
+"""An amount that is added to a price: `£220.00 + £12.00 delivery`."""
 _AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _LABELS = any_of((*_DATA["now"], *_DATA["was"]), r"(?<=[\d€£$₽.łčR])\s*(?=(?<!\d)\b(?:{})\b)")

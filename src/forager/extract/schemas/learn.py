@@ -4,7 +4,7 @@ Several paths are made for every occurrence of a value: structured data, meta ta
 ids, the label next to it, classes, and last the position in the tree. A path is kept if it finds the wanted value on
 every example. It is checked by leave-one-out: learnt without one page, it must find that page's value.
 
-What the paths are made of (`shown_texts`, `selectors_of`, `json_paths_to`) also serves `extract/products/learning.py`,
+The parts of the paths (`shown_texts`, `selectors_of`, `json_paths_to`) also serve `extract/products/learning.py`,
 which learns from the pages of a site.
 """
 
@@ -210,7 +210,7 @@ def selectors_of(node: LexborNode) -> Iterator[tuple[str, str, float]]:
     if own != tag:
         yield own, "a class", 0.85
     if tag in _LABELLED and (label := _label_of(node)) is not None:
-        yield label, "the label beside it", 0.84
+        yield label, "the label next to it", 0.84
     above = node.parent
     for _ in range(4):
         if above is None or above.tag in ("html", "body", "-undef"):

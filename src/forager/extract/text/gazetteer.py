@@ -1,7 +1,7 @@
 """Names of cities: 68,000 cities of 5,000 inhabitants and more, from GeoNames (CC BY 4.0). Pure.
 
 A name in a text is taken for a city only if there is such a city, or if other evidence names it as one: markup, a
-label, a postcode beside it. The file is written by `scripts/gazetteer`. It is kept as one text and searched in place,
+label, a postcode next to it. The file is written by `scripts/gazetteer`. It is kept as one text and searched in place,
 because a table of its 178,000 names would take ten times the memory.
 """
 

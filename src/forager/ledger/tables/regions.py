@@ -72,7 +72,7 @@ class RegionReport:
     workers: int
     """Living sessions."""
     seen_at: datetime | None
-    """When a worker of it was last alive; None if there has been none."""
+    """Time at which one of its workers was last alive; None if it never had one."""
     lanes: int
     """Lanes that only its workers take now …"""
     owned: int

@@ -38,7 +38,7 @@ class ZipCoverage(Report):
 
     zip: str = Field(description="The ZIP; or the area, as the job names it.")
     keyword: str | None = Field(
-        default=None, description="One of `more_keywords`, for which the area was searched too; null: the job's own."
+        default=None, description="One of `more_keywords`, for which the area was also searched; null: the job's own."
     )
     pages: int = Field(description="Pages that the job may read.")
     read: int = Field(description="Pages that were read.")

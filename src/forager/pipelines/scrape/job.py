@@ -161,7 +161,7 @@ class Target(BaseModel):
     actions: Annotated[tuple[PageAction, ...], Field(max_length=MOST_ACTIONS), AfterValidator(not_empty)] | None = (
         Field(
             default=None,
-            description="What a browser does on the page before it is read, in this order.",
+            description="Actions of a browser on the page before it is read, in this order.",
             examples=[
                 [
                     {"do": "type", "selector": "#q", "text": "oak table"},

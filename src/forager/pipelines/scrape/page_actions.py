@@ -47,7 +47,7 @@ class _PageAction(BaseModel):
 
 class _OnElement(_PageAction):
     selector: Selector = Field(description=SELECTOR, examples=["#more"])
-    seconds: Seconds = Field(default=5.0, description="How long to wait for the element.")
+    seconds: Seconds = Field(default=5.0, description="Maximum wait for the element in seconds.")
     optional: StrictBool = Field(default=False, description=OPTIONAL)
 
 
@@ -75,7 +75,7 @@ class WaitForAction(_OnElement):
     """Wait until an element is on the page."""
 
     do: Literal["wait_for"]
-    seconds: Seconds = Field(default=10.0, description="How long to wait for the element.")
+    seconds: Seconds = Field(default=10.0, description="Maximum wait for the element in seconds.")
 
 
 class PressAction(_PageAction):
@@ -86,7 +86,7 @@ class PressAction(_PageAction):
         description="A letter, or a name such as Enter, Escape, ArrowDown, Control+A.", examples=["Enter"]
     )
     selector: Selector | None = Field(default=None, description="Element that gets the key (default: the focused one).")
-    seconds: Seconds = Field(default=5.0, description="How long to wait for the element.")
+    seconds: Seconds = Field(default=5.0, description="Maximum wait for the element in seconds.")
     optional: StrictBool = Field(default=False, description=OPTIONAL)
 
 
@@ -101,7 +101,7 @@ class WaitAction(_PageAction):
     """Do nothing for a while."""
 
     do: Literal["wait"]
-    seconds: Seconds = Field(description="How long.", examples=[1.5])
+    seconds: Seconds = Field(description="Seconds to wait.", examples=[1.5])
 
 
 class EvaluateAction(_PageAction):
@@ -112,7 +112,7 @@ class EvaluateAction(_PageAction):
         description="Statements; `await` works. A value is not returned: write it into the page.",
         examples=["document.querySelector('#banner').remove()"],
     )
-    seconds: Seconds = Field(default=5.0, description="How long it may take.")
+    seconds: Seconds = Field(default=5.0, description="Maximum duration in seconds.")
 
 
 PageAction = Annotated[
@@ -122,7 +122,7 @@ PageAction = Annotated[
 
 
 class ScreenshotOptions(BaseModel):
-    """What a screenshot shows. Default: the visible part of the page."""
+    """The part of the page on a screenshot. Default: the visible part."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -137,7 +137,7 @@ class ScreenshotOptions(BaseModel):
 
 
 class CaptureOptions(BaseModel):
-    """Which JSON of the page's scripts is returned as `captured`."""
+    """Selects the JSON of the page's scripts that is returned as `captured`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

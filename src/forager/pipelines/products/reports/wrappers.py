@@ -62,7 +62,7 @@ class WrapperField(Report):
     """The path of one field."""
 
     field: str
-    path: str = Field(description="Where the value is: a selector, a path into the page's JSON, or a constant.")
+    path: str = Field(description="Location of the value: a selector, a path into the page's JSON, or a constant.")
     state: WrapperState
     score: float = Field(description="Leave-one-page-out: share of known values that the other pages' path finds.")
     support: int = Field(description="Pages on which it finds the known value …")
