@@ -297,3 +297,36 @@ def test_capital_letters_are_not_divided_into_words_in_every_way() -> None:
     assert _CITY.fullmatch("Rotenburg an der Fulda")
     hostile = cpu_ns(lambda: _CITY.fullmatch(f"{name}!"), times=20)
     assert hostile < 100 * cpu_ns(lambda: _CITY.fullmatch(name), times=20)
+
+
+def test_a_school_that_invites_to_apply_advertises_no_job() -> None:
+    words = "Tuition, admissions and financial aid for each semester. Apply now for full-time study, with experience. "
+    page = f"<h1>Master of Accounting</h1><p>{words * 30}</p><button>Apply now</button>"
+    assert extract(page, "https://school.example/programs/accounting").kind == "other"
+    job = f"<h1>Admissions Officer</h1>{PROSE}<p>{words * 3}</p><button>Apply now</button>"
+    assert extract(job, "https://school.example/careers/admissions-officer-12").kind == "item"
+
+
+def test_a_long_page_that_mentions_work_by_the_way_is_no_posting() -> None:
+    way = "We train your team, care about skills and offer benefits. Customers come to us with all their questions. "
+    page = f"<h1>Consulting for banks</h1><p>{way * 30}</p>"
+    assert extract(page, "https://firm.example/consulting").kind == "other"
+
+
+def test_about_us_names_no_employer() -> None:
+    assert read(f"<h1>Baker</h1>{PROSE}<h2>About Us</h2><p>Bread.</p>")["company_name"] is None
+    assert read(f"<h1>Baker</h1>{PROSE}<h2>About Kiln Works</h2><p>Bread.</p>")["company_name"] == "Kiln Works"
+
+
+@pytest.mark.parametrize(
+    ("line", "city"),
+    [
+        ("Festanstellung, Vollzeit · Füssen", "Füssen"),
+        ("CDI · Temps plein · Quimper (29)", "Quimper"),
+        ("Bread · Füssen", None),  # no words of employment: a menu
+        ("Full-time · Remote", None),
+    ],
+)
+def test_a_small_town_is_a_place_next_to_words_of_employment(line: str, city: str | None) -> None:
+    place = read(f"<h1>Baker</h1><p>{line}</p>{PROSE}")["location"]
+    assert (place["city"] if place else None) == city

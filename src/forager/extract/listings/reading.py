@@ -98,6 +98,8 @@ _SIGNED = re.compile(
 )
 _FORM_CLASS = re.compile(r"form|contact|request|message|mail", re.IGNORECASE)
 """Elements for the input of an address or a message."""
+_CITY_AND_CODE = re.compile(r"(?P<city>[^\W\d][^\d,]{1,40}?)\s*\(?\d{4,5}\)?|\d{4,5}\s+(?P<last>[^\W\d][^\d,]{1,40})")
+"""`Nantes 44000`, `Nantes (44000)`, `44000 Nantes`."""
 _NEVER = frozenset(("article", "documentation", "forum", "posting", "postings"))
 """Kinds of pages that never describe a home, even if they contain streets and rents."""
 _PRICES = ("price", "minPrice", "lowPrice")
@@ -263,7 +265,7 @@ def _amount(text: str, before: str = "") -> Decimal | None:
     """Return the price in a line; None if it is an amount of something else."""
     if len(text) > 140 or not _SIGNED.search(text):
         return None
-    head = re.split(r"\s@\s|\(", text)[0]
+    head = words.PER_AREA.sub(" ", re.split(r"\s@\s|\(", text)[0])
     if words.OTHER_MONEY.search(head[:60]) or (_labels_other(before)):
         return None
     sign = _SIGNED.search(head)
@@ -382,7 +384,10 @@ def _address_texts(
         yield headline, "css:h1", LABEL
     at = next((at for at, line in enumerate(scope) if headline and headline in line.text), 0)
     for line in scope[at + 1 : at + 4]:
-        if "," in line.text and len(line.text) <= 120 and not _SIGNED.search(line.text):
+        if len(line.text) > 120 or _SIGNED.search(line.text):
+            continue
+        coded = _CITY_AND_CODE.fullmatch(line.text)
+        if "," in line.text or (coded and is_city_in(coded["city"] or coded["last"], None)):
             yield line.text, "text:address", NEARBY
 
 

@@ -12,8 +12,13 @@ _BED_WORDS = "|".join(_DATA["beds"])
 _BATH_WORDS = "|".join(_DATA["baths"])
 BEDS = re.compile(rf"{_NUMBER}\s*-?\s*(?:{_BED_WORDS})", re.IGNORECASE)
 BATHS = re.compile(rf"{_NUMBER}\s*-?\s*(?:{_BATH_WORDS})", re.IGNORECASE)
-BEDS_AFTER = re.compile(r"(?:bedrooms?|beds|schlafzimmer)\s*:?\s*(?P<number>\d{1,2})\b", re.IGNORECASE)
-BATHS_AFTER = re.compile(r"(?:bathrooms?|baths|badezimmer)\s*:?\s*(?P<number>\d{1,2}(?:[.,]\d)?)\b", re.IGNORECASE)
+BEDS_AFTER = re.compile(
+    rf"(?:(?:bedrooms?|beds|schlafzimmer)\s*:?|(?<!\w)(?:{_BED_WORDS})\s*:)\s*(?P<number>\d{{1,2}})\b", re.IGNORECASE
+)
+BATHS_AFTER = re.compile(
+    rf"(?:(?:bathrooms?|baths|badezimmer)\s*:?|(?<!\w)(?:{_BATH_WORDS})\s*:)\s*(?P<number>\d{{1,2}}(?:[.,]\d)?)\b",
+    re.IGNORECASE,
+)
 AREA = re.compile(
     r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,\s]\d{3})+(?:[.,]\d{1,2})?|\d{1,6}(?:[.,]\d{1,2})?)\s?"
     r"(?P<unit>sq\.?\s?ft\b|sqft\b|ft2\b|ft²|square feet|m²|㎡|m2\b|mq\b|qm\b|quadratmeter|sq\.?\s?m\b)",
@@ -45,6 +50,12 @@ OTHER_AREA = any_of(_DATA["other_area"], r"\b(?:{})\b")
 """Words next to an area that is not the home's."""
 OTHER_MONEY = any_of(_DATA["other_money"], r"/\s?(?:sq|m²|m2|ft)|per sq|eur/m|€/m|\b(?:{})\b")
 """Words next to an amount that is not the price."""
+PER_AREA = re.compile(
+    r"[(,;–-]?\s*(?:soit|ou|or|oder|i\.e\.|=|≈|ca\.?)?\s*(?:[$€£]\s?\d[\d\s.,]*|\d[\d\s.,]*\s?(?:[€$£]|EUR|zł|Kč|kr))\s?"
+    r"(?:/|per|pro|par|al|por)\s?(?:m²|m2|mq|qm|sq\.?\s?(?:ft|m)|ft²).*",
+    re.IGNORECASE,
+)
+"""A price per area, and what follows it in the line: `, soit 4 187 €/m²`."""
 HOME_PRICE = any_of(_DATA["listing_price"], r"^(?:{})\b|^(?:賃料|家賃|販売価格)")
 """Labels of prices that shops do not use."""
 PRICE_LABEL = re.compile(

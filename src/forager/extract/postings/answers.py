@@ -148,7 +148,7 @@ _EQUAL = re.compile(
     r"(?:^|[.!?:]\s+)(?P<name>[A-Z](?:[\w&,'’/ -]|\.(?!\s+[A-Z])){1,70}?),? (?:is|are) (?:proud to be )?(?:an? )?"
     r"(?:\w+[ /-]){0,3}?(?i:equal(?:[ -]employment)?[ -]opportunity|EEO|EOE)\b"
 )
-_ABOUT = re.compile(r"^About (?P<name>(?!the\b|us\b|our\b|this\b|you\b|your\b)[A-Z][\w&.,'’/ -]{1,60}?):?$")
+_ABOUT = re.compile(r"^About (?P<name>(?!(?i:the|us|our|this|you|your)\b)[A-Z][\w&.,'’/ -]{1,60}?):?$")
 _NO_NAME = re.compile(r"^(?:we|it|this|our|the (?:company|employer|client)|they|he|she|and|as|an?)\b", re.IGNORECASE)
 
 

@@ -47,13 +47,19 @@ _JOB_ELEMENTS = (
     "[class*='job-title' i], [class*='jobtitle' i], [class*='job-desc' i], [class*='jobdesc' i], [id*='job-desc' i], "
     "[id*='jobdesc' i], [class*='vacancy' i], [class*='employer' i], [class*='company-name' i], .company"
 )
+_STUDIES = any_of(_DATA["studies"], r"\b(?:{})\b")
+A_NOTICE = 2_000
+"""Characters of a page that is little more than its advertisement."""
+MOST_STUDIES = 4
+"""Different words of studies above which a page with a control to apply is that of a school."""
 _OTHERS = any_of(_DATA["others"])
 """Headings over other postings, below an advertisement."""
 LEAST_MATTERS = 3
 """Matters that a page must mention if neither its headline nor its address hints at a posting."""
 ENOUGH_HINTS = 2
 ENOUGH_SIGNS = 2
-_NEVER = frozenset(("article", "documentation", "forum", "product", "collection"))
+NEVER = frozenset(("article", "documentation", "forum", "product", "collection"))
+"""Kinds of pages that are a posting only if the page itself is clear about it."""
 A_SENTENCE = 60
 LITTLE_PROSE = 800
 """A page of one posting has more characters in sentences."""
@@ -97,13 +103,18 @@ def is_posting(document: Document, title: str | None, found: Collection[str]) ->
     signs = found_names + can_apply + bool(EMPLOYMENT.search(document.text))
     kind = page_kind(document).kind
     hints = has_role(title or "") or _JOB_PATH.search(urlsplit(document.url).path) is not None
-    if kind in _NEVER:
+    if kind in NEVER:
+        if not hints and len(set(map(str.casefold, _STUDIES.findall(document.text)))) >= MOST_STUDIES:
+            return False
         is_clear = signs > ENOUGH_SIGNS or speaks_of_a_job(document.text, least=LEAST_MATTERS + 1)
         return can_apply and is_clear
     if hints or _is_foreign(document):
         return signs >= 1 or speaks_of_a_job(document.text, least=LEAST_MATTERS)
     # Firms and schools have a control to apply as well, and words of employment in their menus.
-    return kind != "company" and speaks_of_a_job(document.text, least=LEAST_MATTERS)
+    is_other = kind == "company" or len(set(map(str.casefold, _STUDIES.findall(document.text)))) >= MOST_STUDIES
+    missing = 0 if len(document.text) <= A_NOTICE else max(0, ENOUGH_SIGNS - signs)
+    least = LEAST_MATTERS + missing  # the longer a page, the more it mentions by the way
+    return not is_other and speaks_of_a_job(document.text, least=least)
 
 
 def _is_foreign(document: Document) -> bool:

@@ -177,12 +177,15 @@ def _currency_of(offer: Data) -> str | None:
 
 
 def _availability(offers: Sequence[Data], shown: Data) -> str | None:
-    """Return the availability of the offer that is shown; a product with variants is in stock if one of them is."""
+    """Return the availability of the offer that is shown; variants of one price, such as sizes, are in stock if one of
+    them is."""
     availability = text_of(shown.get("availability"))
-    if availability is None:
+    of_one_price = {amount for offer in offers if (amount := _amount(offer)) is not None}
+    if availability is None or (len(offers) > 1 and len(of_one_price) == 1):
         stated = [text for offer in offers if (text := text_of(offer.get("availability")))]
         availability = next(
-            (text for text in stated if text.lower().endswith("instock")), stated[0] if stated else None
+            (text for text in stated if text.lower().endswith("instock")),
+            availability or (stated[0] if stated else None),
         )
     return availability
 

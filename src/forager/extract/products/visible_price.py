@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborNode
 from forager.extract.html.document import Document, VisibleLine
 from forager.extract.products.findings import Offered, ProductFindings
 from forager.extract.tables import any_of, table
-from forager.extract.text.prices import CURRENCY, Price, is_currency, parse_price
+from forager.extract.text.prices import CURRENCY, Price, is_currency, parse_price, to_amount
 from forager.extract.text.strings import one_line
 
 _DATA = table("products")
@@ -33,6 +33,14 @@ _AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _LABELS = any_of((*_DATA["now"], *_DATA["was"]), r"(?<=[\d€£$₽.łčR])\s*(?=(?<!\d)\b(?:{})\b)")
 """Between an amount and the label of the next one: `Normaler Preis €119 Verkaufspreis €89`."""
+_LABEL_LAST = any_of((*_DATA["now"], *_DATA["was"]), r"\W{0,2}[A-Z]{0,3}[$€£]?\s?\d.*\D(?:{})\W*$")
+_LABELS_BEHIND = re.compile(
+    r"(?:(?<=price)|(?<=preis)|(?<=prix)|(?<=precio)|(?<=preço)|(?<=prezzo)|(?<=prijs))\s*(?=[A-Z]{0,3}[$€£]?\s?\d)",
+    re.IGNORECASE,
+)
+"""The same where labels stand behind their amounts: `$64.00 Regular Price $48.00 Sale Price`."""
+_GLUED = re.compile(r"(?<=\d)(?=[A-ZÀ-Ž][a-zà-ž]{2})")
+"""Between the amount of one element and the word of the next: `$64.00Regular Price`."""
 _OLD = r"(?:^|[^a-z])(?:old|was(?!h))|(?-i:[a-z](?:Old|Was))"
 """`price-old` and `oldPrice`, but not `text-bold`."""
 _FORMER_CLASS = re.compile(rf"{_OLD}|strike|cross(?!-?sell)|rrp|uvp|compare|original", re.IGNORECASE)
@@ -41,13 +49,16 @@ _TODAY_CLASS = re.compile(
     r"(?:current|sale|special|final)-?price|price-?(?:-item)?-{0,2}(?:current|sale|special|final)"
 )
 _FORMER_CLASS_IN_SALE = re.compile(
-    rf"{_FORMER_CLASS.pattern}|regular-?price|price-?(?:-item)?-{{0,2}}regular", re.IGNORECASE
+    rf"{_FORMER_CLASS.pattern}|(?:regular|standard|normal|base|previous|before|secondary)-?price"
+    r"|price-?(?:-item)?-{0,2}(?:regular|standard|normal|base|previous|before|secondary)",
+    re.IGNORECASE,
 )
 """The same on a page that names the elements of today's price as well."""
 LONGEST_FORMER, LEVELS = 40, 4
 _DISCOUNT_SHOWN = re.compile(r">\s*+[(–−-]\s?-?\d{1,2}\s?%")
 _DISCOUNT = re.compile(r"(?<!\d)[-–−]\s?(\d{1,2})\s?%")
 """A discount: `-50%`."""
+_WRITTEN = re.compile(r"\d{1,3}(?:[ .,\u00a0]\d{3})+(?:[.,]\d\d)?(?!\d)|\d+(?:[.,]\d\d)?(?!\d)")
 ROUNDED = Decimal("0.012")
 """Tolerance when a discount is checked, as a share of the former price: shops round both the price and the discount."""
 _NOW = any_of(_DATA["now"], r"\b(?:{})\b")
@@ -99,12 +110,31 @@ def read_price(document: Document, lines: Sequence[VisibleLine], findings: Produ
             elif _PER_UNIT.search(part) or (_SPECIAL.search(part) and len(_AMOUNTS.findall(_SHARE.sub("", part))) == 1):
                 per_unit = per_unit or price
             else:
-                _add(price, document, findings)
+                _add(_reduced(price, lines) or price, document, findings)
                 return
     if per_unit is not None:  # what is crossed out beside a price for members is the price for others
         _add(crossed or per_unit, document, findings)
     elif labelled is not None:  # `Regular price $9.90`, and no other one
         _add(labelled, document, findings)
+
+
+def _reduced(price: Price, lines: Sequence[VisibleLine]) -> Price | None:
+    """Return the price after a discount that stands next to a price: `3 290 Kč –12 % 2 890 Kč`. The arithmetic must be
+    right."""
+    if price.amount is None or price.text is None:
+        return None
+    at = next((at for at, line in enumerate(lines) if price.text in line.text), None)
+    near = [line.text for line in lines[at : at + 4] if len(line.text) <= 2 * LONGEST_FORMER] if at is not None else []
+    for discount in (found for text in near for found in _DISCOUNT.finditer(text)):
+        left = price.amount * (100 - int(discount[1])) / 100
+        for text in near:
+            if _SPECIAL.search(text) or _OTHER.search(text):
+                continue
+            for number in _WRITTEN.finditer(_DISCOUNT.sub(" ", text)):
+                amount = to_amount(number[0], currency=price.currency)
+                if amount and amount < price.amount and abs(amount - left) <= price.amount * ROUNDED:
+                    return Price(amount, price.currency, price.symbol, number[0])
+    return None
 
 
 def _add(price: Price, document: Document, findings: ProductFindings) -> None:
@@ -258,7 +288,9 @@ def _inside_old(node: LexborNode) -> bool:
 
 def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
-    return [part for each in _LABELS.split(text)[:5] for part in _unlabelled_parts(each)][:6]
+    text = _GLUED.sub(" ", text)
+    parted = _LABELS_BEHIND.split(text) if _LABEL_LAST.match(text) else _LABELS.split(text)
+    return [part for each in parted[:5] for part in _unlabelled_parts(each)][:6]
 
 
 def _unlabelled_parts(text: str) -> list[str]:

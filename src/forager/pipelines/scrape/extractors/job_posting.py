@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from forager.core.http import Click, Scroll, WaitFor
 from forager.extract.html.document import Document
 from forager.extract.html.page_fit import PageFit
+from forager.extract.html.page_kind import page_kind
 from forager.extract.html.structured_data import Thing, first, loads_tolerantly, of_type, script_data, text_of, things
 from forager.extract.postings.answers import answer_of
-from forager.extract.postings.kinds import is_posting, kind_of
+from forager.extract.postings.kinds import NEVER, is_posting, kind_of
 from forager.extract.text.locations import location_of_address
 from forager.extract.text.normalise import Line, Location, Prose, Url
 from forager.extract.text.salaries import salary_of
@@ -62,7 +63,7 @@ def parse(page: PageInput, wanted: frozenset[str]) -> Extracted:
         if wall:
             return Extracted(wall=wall)
     kind = _read_page(document, known, findings, marked=posting is not None)
-    if kind in ("empty", "other"):
+    if kind == "empty" or (kind == "other" and page_kind(document).kind not in NEVER):
         kind = _read_scripts(document, page.url, findings) or kind
     return findings.extracted("posting_url", page_url(document), kind=kind)
 

@@ -375,6 +375,8 @@ NEAR = 6
 """Lines under the title in which they stand."""
 LONGEST = 80
 _PIECES = re.compile(r"\s*[|·•]\s*|\s+[–—-]\s+(?=[^\W\d])")
+_IN_BRACKETS = re.compile(r"\s*\(\d{1,5}\)$")
+"""The number of a French department after its city."""
 _CITY = re.compile(r"(?:(?>[A-ZÀ-Þ](?:(?![a-zß-ÿ]{3}[A-Z])[\w.'’-])*+|der|d[aeio]s?|am|an|sur|upon|la|le)\s?+){1,4}")
 """A name of few words. Two words that are glued together are the end of a label and the beginning of its value. A word
 is atomic: capital letters could otherwise be divided among four words in many ways, and all would be tried."""
@@ -398,7 +400,8 @@ def read_under_title(document: Document, title: str | None, findings: FieldFindi
         pieces = _PIECES.split(line.text)
         is_summary = len(pieces) > 1 and EMPLOYMENT.search(line.text) is not None
         for piece in pieces:
-            is_named = _is_large_city(piece) or (is_summary and is_city_in(piece, None) and piece[:1].isupper())
+            piece = _IN_BRACKETS.sub("", piece)
+            is_named = _is_large_city(piece) or (is_summary and _is_city_beside_terms(piece))
             if findings.wants("location") and (_is_place(piece) or is_named):
                 findings.offer("location", piece, "text:headline", GUESS)
             if findings.wants("salary_range") and (pay := _pay(piece)):
@@ -411,6 +414,12 @@ def _is_place(piece: str) -> bool:
         return False
     where = location_of(piece)
     return bool(where.city and where.country) and bool(_CITY.fullmatch(where.city or ""))
+
+
+def _is_city_beside_terms(piece: str) -> bool:
+    """A known city that is no abbreviation or word of employment itself: there is a town called CDI."""
+    is_name = piece[:1].isupper() and not piece.isupper() and EMPLOYMENT.search(piece) is None
+    return is_name and is_city_in(piece, None)
 
 
 def _is_large_city(piece: str) -> bool:
