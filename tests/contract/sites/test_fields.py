@@ -55,6 +55,43 @@ async def test_a_stored_schema_is_used_by_its_name_in_requests_and_crawls(linked
     assert (await site.client.get("/api/v1/schemas/articles")).status_code == 404
 
 
+async def test_a_crawl_in_another_form_leaves_nothing_of_the_earlier_one(linked: OpenLinked) -> None:
+    site = await linked(pages=6, traps=False)
+    path = site.site.pages.path(3)
+    address = site.site.url(path)
+    await site.crawl(form="markdown")
+    before = await site.get("/sites/page", url=address)
+    await site.crawl(form="fields", fields=SCHEMA)
+    as_fields = await site.get("/sites/page", url=address)
+    await site.crawl(form="text")
+    as_text = await site.get("/sites/page", url=address)
+
+    assert (before["form"], bool(before["content"]), before["fields"]) == ("markdown", True, None)
+    assert (as_fields["form"], as_fields["content"], as_fields["fields"]["number"]) == ("fields", None, 3)
+    assert (as_text["form"], bool(as_text["content"]), as_text["fields"], as_text["sources"]) == (
+        "text",
+        True,
+        None,
+        None,
+    )
+
+
+async def test_a_crawl_with_another_schema_reads_pages_again_that_have_not_changed(linked: OpenLinked) -> None:
+    site = await linked(pages=6, traps=False)
+    address = site.site.url(site.site.pages.path(3))
+    other: dict[str, Any] = {"fields": {"heading": {"css": "article h1"}}}
+    await site.crawl(form="fields", fields=SCHEMA)
+    await site.crawl(form="fields", fields=other)
+    heading = (await site.get("/sites/page", url=address))["fields"]
+    asked = len(site.site.log)
+    await site.crawl(form="fields", fields=other)
+
+    assert heading == {"heading": site.site.pages.title(3)}
+    assert (await site.get("/sites/page", url=address))["fields"] == heading
+    again = [call.status for call in list(site.site.log)[asked:] if call.path == site.site.pages.path(3)]
+    assert again == [304]
+
+
 async def test_wrong_schemas_are_refused_and_name_the_field(small: Linked) -> None:
     url = small.site.url()
     wrong: list[tuple[str, dict[str, Any]]] = [

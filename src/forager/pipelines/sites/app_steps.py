@@ -52,8 +52,8 @@ MOST_CRAWLS = 16
 FRESH = 2.0
 """Seconds for which the counters of a crawl are used without reading them again."""
 _STORED = (
-    "SELECT etag, last_modified, confirmed, links, duplicate_of, form FROM site_pages"
-    " WHERE url_hash = :key AND gone_at IS NULL"
+    "SELECT p.etag, p.last_modified, p.confirmed, p.links, p.duplicate_of, p.form, c.options FROM site_pages p"
+    " LEFT JOIN site_crawls c ON c.crawl = p.crawl WHERE p.url_hash = :key AND p.gone_at IS NULL"
 )
 _PRINTS = (
     "SELECT id, url, text_print FROM site_pages WHERE site = :site AND id > :start AND crawl = :crawl"
@@ -298,13 +298,22 @@ class SiteSteps:
 def _request(task: VisitPage, stored: Row | None, job: SiteJob) -> Request:
     etag = task.etag or (stored["etag"] if stored else None)
     modified = task.last_modified or (stored["last_modified"] if stored else None)
-    # A page that is stored in another form is fetched whole: "not modified" would leave it as it is.
-    fits = stored is None or stored["form"] in (job.form, None)
+    # A page that was read in another way is fetched whole: "not modified" would leave it as it is.
+    fits = stored is None or _was_read_alike(stored, job)
     headers = {
         **({"If-None-Match": etag} if etag and fits else {}),
         **({"If-Modified-Since": modified} if modified and fits else {}),
     }
     return Request(task.url, headers=headers, timeout=TIMEOUT, max_bytes=MOST_BYTES, render=job.render)
+
+
+def _was_read_alike(stored: Row, job: SiteJob) -> bool:
+    """Return whether a stored page has what this crawl would read: the same form, schema and options of Markdown."""
+    if stored["form"] not in (job.form, None):
+        return False
+    options = loads(stored["options"]) or {}  # none: the crawl that read it was removed
+    wanted = job.model_dump(mode="json")
+    return all(options.get(name, wanted[name]) == wanted[name] for name in ("fields", "markdown"))
 
 
 def _unchanged(task: VisitPage, running: Running, response: Response, stored: Row | None) -> Done:
@@ -339,9 +348,9 @@ def _page(
         url=url,
         site=job.site,
         title=read.title,
-        content=read.content,
-        fields=read.fields,
-        sources=read.sources,
+        content=CLEAR if read.content is None else read.content,  # the form of an earlier crawl is not kept
+        fields=CLEAR if read.fields is None else read.fields,
+        sources=CLEAR if read.sources is None else read.sources,
         form=job.form,
         language=read.language,
         page_kind=read.kind,

@@ -59,12 +59,12 @@ class SitePage(Record):
     site: str
     """The host that the crawl began at; with subdomains, pages of other hosts belong to it as well."""
     title: str | None = None
-    content: str | None = None
+    content: str | Clear | None = None
     form: str | None = None
     """markdown, text, html or fields."""
-    fields: dict[str, Any] | None = None
+    fields: dict[str, Any] | Clear | None = None
     """With the form `fields`: the values of the schema."""
-    sources: dict[str, Any] | None = None
+    sources: dict[str, Any] | Clear | None = None
     """Maps a field to the source and the confidence of its value."""
     language: str | None = None
     page_kind: str | None = None
