@@ -8,7 +8,7 @@ that an id of nineteen digits or a ZIP with a leading zero is in a spreadsheet w
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -183,9 +183,11 @@ def _quoted(name: str) -> str:
 def moved_to(output: Path) -> Path | None:
     """Return the file that a complete output is moved to, links followed. None for a device or a pipe, such as
     /dev/stdout: a file that is moved there would replace it."""
-    if output.exists() and not output.is_file():
-        return None
-    return output.resolve()
+    with suppress(OSError):  # such as a name that is too long: the error comes when the file is opened
+        if output.exists() and not output.is_file():
+            return None
+        return output.resolve()
+    return output
 
 
 @contextmanager
@@ -207,7 +209,8 @@ def _moved_there(output: Path) -> Iterator[Path]:
             f"{output} cannot be written ({error.strerror or error}). Choose another with --output."
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # it was reported above
+            unfinished.unlink(missing_ok=True)
 
 
 _WRITERS: Mapping[TableForm, Any] = {"parquet": _write_parquet, "xlsx": _write_xlsx, "duckdb": _write_duckdb}
