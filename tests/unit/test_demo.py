@@ -3,8 +3,9 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -214,3 +215,18 @@ def test_an_owner_that_has_just_died_is_not_killed_and_the_demo_looks_again(tmp_
     assert kill_worker(tmp_path / "lock") == alive.pid
     assert alive.wait() == -signal.SIGKILL
     lock.release()
+
+
+async def test_the_demo_waits_for_the_jobs_that_its_own_have_caused() -> None:
+    """A listing that the last scrape no longer found is verified on the simulated portal, which ends with the demo."""
+    states = iter([["running", "completed"], ["completed"], ["running"], ["completed"], ["completed"], ["completed"]])
+    asked: list[Mapping[str, Any]] = []
+
+    class JobsOfPipeline:
+        async def get(self, path: str, /, **query: Any) -> Any:
+            asked.append({"path": path, **query})
+            return [{"state": state, "running": 0} for state in next(states)]
+
+    parts = [feature.showcase.load() for feature in all_features() if feature.showcase is not None]
+    await demo_all.wait_for_follow_up(cast("Any", JobsOfPipeline()), [PipelineRow(part) for part in parts])
+    assert [(each["path"], each["pipeline"]) for each in asked] == [("/jobs", "listings")] * 5

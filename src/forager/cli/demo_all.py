@@ -35,6 +35,8 @@ REPORT = "report.html"
 CHANGES_SHOWN = 10
 STUCK_AFTER = 180.0
 """Seconds without progress after which the demo ends with an error."""
+FOLLOW_UP_PATIENCE = 60.0
+"""Maximum seconds that the demo waits for the jobs that its own have caused."""
 STAY_PAUSE = 3.0
 """Seconds between two further rounds of jobs while the demo stays."""
 KIND_OF_CHANGE = ("product", "listing")
@@ -100,6 +102,7 @@ async def _course(
     with DemoView(console, rows) as view:
         await asyncio.gather(*(_next_look(api, world, row) for row in rows))
         await _follow(api, world, home, rows, course, view)
+        await wait_for_follow_up(api, rows)
         view.headline = "done"
     result = await _result(api, world, rows, course)
     report = home / REPORT
@@ -155,6 +158,17 @@ async def _follow(
         if course.killed is None and _is_halfway(rows):
             course.killed = _kill(home, rows, view)
         view.update()
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def wait_for_follow_up(api: Api, rows: Sequence[PipelineRow]) -> None:
+    """Wait until the jobs that were caused by those of the demo have ended."""
+    names = [row.part.title for row in rows if row.part.follow_up]
+    end = time.monotonic() + FOLLOW_UP_PATIENCE
+    quiet = 0
+    while names and quiet < 2 and time.monotonic() < end:  # twice: a job may begin a moment after its cause has ended
+        jobs = [job for name in names for job in await api.get("/jobs", pipeline=name, limit=100)]
+        quiet = quiet + 1 if all(map(progress.has_stopped, jobs)) else 0
         await asyncio.sleep(LOOK_EVERY)
 
 

@@ -116,6 +116,7 @@ showcase = Showcase(
     start=start,
     found=found,
     looks=LOOKS,
+    follow_up=True,  # listings that a scrape no longer found are verified
     kinds=("listing",),
     words=words,
 )

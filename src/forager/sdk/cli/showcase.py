@@ -101,6 +101,9 @@ class Showcase:
     found: Callable[[Api, DemoWorld, Sequence[Sequence[Job]]], Awaitable[Found]]
     """`found(api, world, looks)`: the result, given the finished jobs of every look."""
     looks: int = 1
+    follow_up: bool = False
+    """True if its jobs cause further jobs of the pipeline. The demo waits for these as well: its upstreams end with
+    it."""
     kinds: tuple[str, ...] = ()
     """Kinds of its records, whose newest one is shown while it works."""
     lanes: Callable[[DemoWorld], Mapping[str, Mapping[str, Any]]] = lambda _: {}
