@@ -51,7 +51,8 @@ OTHER_AREA = any_of(_DATA["other_area"], r"\b(?:{})\b")
 OTHER_MONEY = any_of(_DATA["other_money"], r"/\s?(?:sq|m²|m2|ft)|per sq|eur/m|€/m|\b(?:{})\b")
 """Words next to an amount that is not the price."""
 PER_AREA = re.compile(
-    r"[(,;–-]?\s*(?:soit|ou|or|oder|i\.e\.|=|≈|ca\.?)?\s*(?:[$€£]\s?\d[\d\s.,]*|\d[\d\s.,]*\s?(?:[€$£]|EUR|zł|Kč|kr))\s?"
+    r"[(,;–-]?\s{0,3}(?:soit|ou|or|oder|i\.e\.|=|≈|ca\.?)?\s{0,3}"
+    r"(?:[$€£]\s?\d[\d\s.,]{0,20}|\d[\d\s.,]{0,20}\s?(?:[€$£]|EUR|zł|Kč|kr))\s?"
     r"(?:/|per|pro|par|al|por)\s?(?:m²|m2|mq|qm|sq\.?\s?(?:ft|m)|ft²).*",
     re.IGNORECASE,
 )

@@ -33,7 +33,10 @@ _AMOUNTS = re.compile(r"\d[\d.,']*")
 _FORMER = "del, s, strike, [style*=line-through], [class*=price]"
 _LABELS = any_of((*_DATA["now"], *_DATA["was"]), r"(?<=[\d€£$₽.łčR])\s*(?=(?<!\d)\b(?:{})\b)")
 """Between an amount and the label of the next one: `Normaler Preis €119 Verkaufspreis €89`."""
-_LABEL_LAST = any_of((*_DATA["now"], *_DATA["was"]), r"\W{0,2}[A-Z]{0,3}[$€£]?\s?\d.*\D(?:{})\W*$")
+_AMOUNT_FIRST = re.compile(r"\W{0,2}[A-Z]{0,3}[$€£]?\s?\d", re.IGNORECASE)
+_LABEL_LAST = any_of((*_DATA["now"], *_DATA["was"]), r"\D(?:{})\W{0,9}$")
+_LABEL_LENGTH = 60
+"""Maximum length of a label and what surrounds it at the end of a text."""
 _LABELS_BEHIND = re.compile(
     r"(?:(?<=price)|(?<=preis)|(?<=prix)|(?<=precio)|(?<=preço)|(?<=prezzo)|(?<=prijs))\s*(?=[A-Z]{0,3}[$€£]?\s?\d)",
     re.IGNORECASE,
@@ -289,7 +292,8 @@ def _inside_old(node: LexborNode) -> bool:
 def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
     text = _GLUED.sub(" ", text)
-    parted = _LABELS_BEHIND.split(text) if _LABEL_LAST.match(text) else _LABELS.split(text)
+    is_behind = _AMOUNT_FIRST.match(text) and _LABEL_LAST.search(text[-_LABEL_LENGTH:])
+    parted = (_LABELS_BEHIND if is_behind else _LABELS).split(text)
     return [part for each in parted[:5] for part in _unlabelled_parts(each)][:6]
 
 
