@@ -15,11 +15,11 @@ SERPER = "/api/v1/lanes/serper"
 
 
 async def until_it_waits(front: Front, job: str) -> dict[str, Any]:
-    """The reason that the job shows as soon as nothing of it is in flight."""
+    """The reason that the job shows as soon as a worker has taken it, and nothing of it is in flight."""
     async with asyncio.timeout(PATIENCE):
         while True:
             told: dict[str, Any] | None = (await front.data(f"{JOBS}/{job}"))["waiting"]
-            if told is not None:
+            if told is not None and told["reason"] != "no_worker":
                 return told
             await asyncio.sleep(0.02)
 
