@@ -177,6 +177,71 @@ def test_a_rejected_field_shows_the_message_of_the_api(page: Page, world: World)
     expect(page.locator("label", has=page.locator("[name=keyword]")).locator(".error")).to_contain_text("required")
 
 
+def test_pages_to_scrape_are_given_as_lines_and_cloned_as_lines(page: Page, world: World) -> None:
+    assert world.upstreams is not None
+    urls = [world.upstreams.pages.url(f"/jobs/jsonld/{number}") for number in (1, 2)]
+    page.goto("/jobs/new?pipeline=scrape")
+    targets = page.locator("[name=targets]")
+    targets.fill("example.com")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("label", has=targets).locator(".error")).to_contain_text("entry 1: not a valid http(s) URL")
+    targets.fill("\n".join(urls))
+    with page.expect_request(lambda sent: sent.method == "POST") as sent:
+        page.get_by_role("button", name="Start").click()
+    assert json.loads(sent.value.post_data or "")["params"]["targets"] == [{"target_url": url} for url in urls]
+    page.get_by_role("link", name="Clone").click()
+    expect(targets).to_have_value("\n".join(urls))
+    page.get_by_label("type of the pages").select_option("job_posting")
+    targets.fill(f'{{"target_url": "{urls[0]}"}}\n{{"url": "{urls[1]}", "render": "http"}}\n{urls[1]}')
+    with page.expect_request(lambda sent: sent.method == "POST") as sent:
+        page.get_by_role("button", name="Start").click()
+    assert json.loads(sent.value.post_data or "")["params"]["targets"] == [
+        {"target_url": urls[0]},
+        {"url": urls[1], "render": "http"},
+        {"target_type": "job_posting", "target_url": urls[1]},
+    ]
+    expect(page.get_by_role("link", name="Clone")).to_be_visible()
+
+
+def test_a_limit_in_dollars_keeps_its_text_and_is_rounded_down(page: Page, world: World) -> None:
+    page.goto("/jobs/new?pipeline=places")
+    page.locator("[name=keyword]").fill("bars")
+    page.locator("[name=zips]").fill("85001")
+    dollars, limit = page.locator("[name=limit_usd]"), page.locator("[name=max_credits]")
+    dollars.fill("0.0008")
+    expect(limit).to_have_value("2")
+    with page.expect_response("**/api/v1/jobs/plan"):
+        dollars.fill("0.0002")
+    expect(dollars).to_have_value("0.0002")
+    expect(limit).to_have_value("0")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("form [role=alert]")).to_have_text(
+        "$0.0002 does not pay for one credit, which costs $0.0003. Give at least that, or no limit."
+    )
+    assert "/jobs/new" in page.url
+    limit.press_sequentially("5")
+    expect(dollars).to_have_value("")
+
+
+def test_a_job_without_a_place_says_what_is_missing_beside_the_field(page: Page, world: World) -> None:
+    page.goto("/jobs/new?pipeline=places")
+    page.locator("[name=keyword]").fill("bars")
+    names = page.locator("form [name]").evaluate_all("(all) => all.slice(0, 4).map((each) => each.name)")
+    assert names == ["keyword", "state", "zips", "areas"]
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("label", has=page.locator("[name=state]")).locator(".error")).to_contain_text(
+        "give state (such as AZ)"
+    )
+    expect(page.locator("form .notice")).to_contain_text("Give state (such as AZ), zips (such as 85001) or areas")
+
+
+def test_a_job_that_ended_at_its_limit_says_so(page: Page, world: World) -> None:
+    job = world.run(world.front.create(keyword="cafes", zips=["85001", "85002", "85003"], pages=1, max_credits=2))
+    world.run(world.front.work())
+    page.goto(f"/jobs/{job}")
+    expect(page.locator(".notice.warn")).to_have_text("Stopped at your limit of 2 credits; 1 page was skipped.")
+
+
 def test_a_key_is_made_on_the_page_and_shown_once(page: Page, world: World) -> None:
     page.goto("/keys")
     page.get_by_role("button", name="New key").click()
@@ -245,6 +310,14 @@ def test_what_a_page_is_filtered_by_stays_in_its_address(page: Page, world: Worl
     page.get_by_role("button", name="prices").click()
     page.reload()
     expect(page.get_by_role("button", name="prices")).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_way_back_to_a_list_keeps_its_filters(page: Page, world: World) -> None:
+    for path, way in (("/products?sort=price", "← Catalogue"), ("/listings?beds=2", "← All listings")):
+        page.goto(path)
+        page.locator(".tile").first.click()
+        page.get_by_role("link", name=way).click()
+        page.wait_for_url(f"**{path}")
 
 
 def test_a_site_is_read_as_markdown(page: Page, world: World) -> None:
@@ -539,6 +612,21 @@ def test_a_stranger_does_five_tasks_without_reading_documents(browser: Browser, 
     page.locator(".tile a, a.tile").first.click()
     expect(page.locator("tr", has_text="price").first).to_contain_text("json-ld")
     context.close()
+
+
+def test_a_task_that_fails_again_after_its_retry_is_shown_again(page: Page, world: World) -> None:
+    world.front.sandbox.serper.script.add([Rule(Fault.MALFORMED, zip=BAD_ZIP, keyword="inns", page=1, times=2)])
+    world.run(world.front.create(keyword="inns", zips=[BAD_ZIP], pages=1))
+    world.run(world.front.work())
+    page.goto("/dead")
+    retry = page.locator(".looks").get_by_role("button", name="Retry")
+    retry.click()
+    expect(page.get_by_text("No task has failed permanently.")).to_be_visible()
+    world.run(world.front.work())
+    expect(retry).to_be_visible(timeout=15_000)
+    retry.click()
+    world.run(world.front.work())
+    expect(page.get_by_text("No task has failed permanently.")).to_be_visible()
 
 
 def test_no_page_has_a_serious_finding_of_axe(browser: Browser, world: World) -> None:

@@ -47,11 +47,11 @@ export const moment = (when) => (when ? new Date(when).toLocaleString(undefined,
 /** The UTC time, for tooltips. @param {string | null | undefined} when */
 export const utc = (when) => (when ? `${new Date(when).toISOString().replace("T", " ").slice(0, 19)} UTC` : "");
 
-/** What jobs of a pipeline have spent: some count dollars in small parts, the others credits.
+/** What jobs of a pipeline have spent: some count dollars in small parts, some pages, the others credits.
  * @param {string} pipeline @param {number} amount */
 export function spent(pipeline, amount) {
   const parts = /** @type {Record<string, number>} */ ({ scrape: 1_000_000, listings: 10_000 })[pipeline];
-  return parts ? money(amount / parts) : plural(amount, "credit");
+  return parts ? money(amount / parts) : plural(amount, ["products", "sites"].includes(pipeline) ? "page" : "credit");
 }
 
 /** @param {number | string | null | undefined} amount @param {string} currency */

@@ -8,6 +8,11 @@ import { scoped, signal } from "./view.js";
 
 /** The present path and query, for links that mark themselves as current. */
 export const place = signal(location.pathname + location.search);
+/** The query that each path was last shown with. @type {Map<string, string>} */
+const queries = new Map();
+const arrived = () => void ((place.value = location.pathname + location.search), queries.set(location.pathname, location.search));
+/** A path as a person left it, filters included: for the way back to a list. @param {string} path */
+export const asLeft = (path) => path + (queries.get(path) ?? "");
 /** What the shell shows. @type {import("./view.js").Signal<Shown | null>} */
 export const shown = signal(/** @type {Shown | null} */ (null));
 
@@ -37,11 +42,11 @@ export function setQuery(changes) {
   }
   const text = query.toString();
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
-  place.value = location.pathname + location.search;
+  arrived();
 }
 
 export async function open() {
-  place.value = location.pathname + location.search;
+  arrived();
   const mine = ++visit;
   const path = location.pathname.replace(/\/$/, "") || "/";
   for (const { pattern, names, module } of routes) {

@@ -2,7 +2,7 @@
 /** One job: progress, rate, cost, why it waits, its tasks, events, records and parameters. */
 
 import { address, post } from "../lib/api.js";
-import { ago, duration, moment, number, rate, spent, utc, words } from "../lib/format.js";
+import { ago, duration, moment, number, plural, rate, spent, utc, words } from "../lib/format.js";
 import { follow } from "../lib/live.js";
 import { load, onceLoaded, whenLoaded } from "../lib/load.js";
 import { setQuery } from "../lib/router.js";
@@ -18,6 +18,8 @@ const TASK_STATES = ["queued", "running", "completed", "failed", "skipped", "can
 const REFRESH_MS = 10_000;
 /** @param {any} job */
 const ended = (job) => job.completed + job.failed + job.skipped;
+/** Skipped tasks of a job that are counted one by one. */
+const MOST_COUNTED = 1000;
 const ENDED = ["completed", "partially_completed", "failed", "cancelled"];
 
 /** @param {{ id: string }} params @param {URLSearchParams} query */
@@ -66,8 +68,23 @@ function actions(job, steer) {
   ];
 }
 
+/** How a job ended that was stopped by its own limit, and what it left out. @param {() => any} data */
+function atLimit(data) {
+  const { id } = data();
+  const skipped = load(`/api/v1/jobs/${id}/tasks`, { query: { state: "skipped", reason: "budget", limit: MOST_COUNTED } });
+  return html`<div class="notice warn">${() => {
+    const { max_cost: most, pipeline } = data();
+    const { data: left, meta } = skipped.state.value;
+    const noun = ["listings", "reviews"].includes(pipeline) ? "task" : "page";
+    const told = left?.length ? `; ${meta?.next_cursor ? "more than " : ""}${plural(left.length, noun)} ${left.length === 1 ? "was" : "were"} skipped` : "";
+    return `Stopped at your limit${most === null || most === undefined ? "" : ` of ${spent(pipeline, most)}`}${told}.`;
+  }}</div>`;
+}
+
 /** @param {() => any} data */
 function head(data) {
+  const limited = signal(false);
+  effect(() => void (limited.value = data().reason === "budget" && ENDED.includes(data().state)));
   const figures = () => {
     const job = data();
     const seconds = ((job.finished_at ? Date.parse(job.finished_at) : Date.now()) - Date.parse(job.started_at ?? job.created_at)) / 1000;
@@ -82,7 +99,8 @@ function head(data) {
       <span class="quiet nowrap" title=${() => utc(data().created_at)}>${() => `created ${ago(data().created_at)}`}</span></div>
     <div>${() => jobBar(data())}<div class="quiet">${() => progressText(data())}</div></div>
     ${() => (data().waiting ? html`<div class="notice warn">${data().waiting.message}</div>` : null)}
-    ${() => (data().reason && !data().waiting ? html`<div class=${`notice ${data().state === "paused" ? "warn" : ""}`}>${data().state === "paused" ? html`<strong>Paused</strong> · ` : null}${data().reason}</div>` : null)}
+    ${() => (limited.value ? atLimit(data) : null)}
+    ${() => (data().reason && !data().waiting && !limited.value ? html`<div class=${`notice ${data().state === "paused" ? "warn" : ""}`}>${data().state === "paused" ? html`<strong>Paused</strong> · ` : null}${data().reason}</div>` : null)}
     <div class="figures">${() => figures().map(([label, value]) => html`<div><div class="label">${explained(label ?? "")}</div><div class="value">${value}</div></div>`)}</div>
   </section>`;
 }

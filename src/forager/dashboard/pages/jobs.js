@@ -100,4 +100,4 @@ export function page(_params, query) {
 
 /** @param {any} job */
 const stateOf = (job) => html`${tag(job.waiting && job.state === "running" ? "waiting" : job.state)}
-  ${job.waiting || job.reason ? html`<div class="quiet">${job.waiting?.message ?? job.reason}</div>` : null}`;
+  ${job.waiting || job.reason ? html`<div class="quiet">${job.waiting?.message ?? (job.reason === "budget" ? "stopped at its limit" : job.reason)}</div>` : null}`;

@@ -11,7 +11,7 @@ import { explained } from "../parts/explain.js";
 import { retryAll } from "../parts/retry.js";
 import { paced, seriesPanel } from "../parts/series.js";
 import { overview, range, rangePicker } from "../parts/shell.js";
-import { breakable, jobBar, jobName, progressText, tag } from "../parts/states.js";
+import { breakable, jobBar, jobName, moveColour, progressText, tag } from "../parts/states.js";
 
 /** Lines of the panel "What changed". */
 const MOST_CHANGES = 8;
@@ -168,7 +168,7 @@ function movedBy(each) {
   if (stock) return tag(stock.after, stock.after === "in_stock" ? "back" : words(stock.after));
   if (!found) return html`<span class="faint nowrap" title=${utc(each.at)}>${ago(each.at)}</span>`;
   const share = amount(found.after) / amount(found.before) - 1;
-  return html`<span class=${`num moved ${share < 0 ? "down" : "up"}`} title=${`${words(found.name)}, ${ago(each.at)}`}>${share < 0 ? "−" : "+"}${percent(Math.abs(share))}</span>`;
+  return html`<span class=${`num moved ${moveColour(found.name, share)}`} title=${`${words(found.name)}, ${ago(each.at)}`}>${share < 0 ? "−" : "+"}${percent(Math.abs(share))}</span>`;
 }
 
 /** Neighbours that are new and of one kind as one line, so that a first crawl does not fill the panel. @param {any[]} changes */

@@ -67,6 +67,10 @@ export function facet(filters, name, label, counts, show = (value) => value) {
 /** Why a list could not be read: the API's sentence, with what it says of each field. @param {unknown} problem */
 export function sentence(problem) {
   if (!(problem instanceof Error)) return String(problem);
-  const fields = problem instanceof ApiError ? Object.entries(problem.fields).map(([name, message]) => `${words(name)} ${message}`) : [];
-  return fields.length ? `${fields.join("; ")}.` : problem.message;
+  const fields = problem instanceof ApiError ? Object.entries(problem.fields).map(([name, message]) => (WHOLE.test(name) ? message : `${words(name)} ${message}`)) : [];
+  const said = fields.join("; ");
+  return said ? `${said.slice(0, 1).toUpperCase()}${said.slice(1)}${/[.?!]$/.test(said) ? "" : "."}` : problem.message;
 }
+
+/** What the API calls the request as a whole, where a message is of no single field. */
+export const WHOLE = /^(body|params|options|)$/;

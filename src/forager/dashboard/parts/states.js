@@ -15,6 +15,9 @@ const COLOURS = {
 /** @param {string} state @param {string} [text] */
 export const tag = (state, text) => html`<span class=${`tag ${COLOURS[state] ?? ""}`}>${text ?? words(state)}</span>`;
 
+/** The colour of a value that has moved: a fall of what a person pays is good, of anything else bad. @param {string} field @param {number} change */
+export const moveColour = (field, change) => (change < 0 === /(^|_)(price|rent|cost|fee)s?(_|$)/.test(field) ? "green" : "red");
+
 /** @param {{ total: number, completed: number, failed: number, skipped: number, cancelled?: number, running?: number }} job */
 export function jobBar(job) {
   const total = Math.max(1, job.total);

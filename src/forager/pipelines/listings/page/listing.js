@@ -4,10 +4,12 @@
 import { get, post } from "/dashboard/lib/api.js";
 import { ago, money, moment, number, plural, utc, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
+import { asLeft } from "/dashboard/lib/router.js";
 import { html } from "/dashboard/lib/view.js";
 import { timeChart } from "/dashboard/parts/chart.js";
 import { act, confirmed } from "/dashboard/parts/feedback.js";
 import { pointMap } from "/dashboard/parts/map.js";
+import { moveColour } from "/dashboard/parts/states.js";
 import { badgeTag, drawing, meter, range, rooms, where } from "./card.js";
 
 /** @param {string} id */
@@ -18,7 +20,7 @@ export function onePage(id) {
   const sources = load(`${path}/why`);
   return {
     title: () => listing.state.value.data?.title ?? listing.state.value.data?.address ?? "Listing",
-    state: html`<a class="quiet" href="/listings">← All listings</a>`,
+    state: html`<a class="quiet" href=${asLeft("/listings")}>← All listings</a>`,
     actions: html`<button class="button writes primary" @click=${(/** @type {Event} */ event) => act(event, async () => {
       await post(`${path}/verify`);
       listing.again();
@@ -76,7 +78,7 @@ function evenly(times) {
 const stepped = (times, values) => evenly(times).map((at) => values[times.findLastIndex((time) => time <= at)] ?? values[0] ?? 0);
 
 /** @param {number} change */
-const difference = (change) => (change === 0 ? "highest rent or units changed" : html`<span class=${`tag ${change < 0 ? "green" : "amber"}`}>${change < 0 ? "−" : "+"}$${number(Math.abs(change))}</span>`);
+const difference = (change) => (change === 0 ? "highest rent or units changed" : html`<span class=${`tag ${moveColour("rent", change)}`}>${change < 0 ? "−" : "+"}$${number(Math.abs(change))}</span>`);
 
 /** @param {any} data */
 function units(data) {

@@ -29,7 +29,7 @@ export function cover(product) {
 export function stars(rating) {
   if (rating === null || rating === undefined) return null;
   const full = Math.round(Number(rating));
-  return html`<span class="stars" title=${`${rating} of 5`}>${"★".repeat(full)}<i>${"★".repeat(5 - full)}</i></span>`;
+  return html`<span class="stars" title=${`${rating} of 5`}>${"★".repeat(full)}<i>${"☆".repeat(5 - full)}</i></span>`;
 }
 
 /** Text with what a search has matched marked. The API sends it escaped, with `<em>` around matches: it is taken apart, never parsed as markup. @param {string} text */

@@ -6,6 +6,7 @@ import { follow } from "/dashboard/lib/live.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
 import { setQuery } from "/dashboard/lib/router.js";
 import { html, signal } from "/dashboard/lib/view.js";
+import { moveColour } from "/dashboard/parts/states.js";
 import { sections, shownValue } from "./card.js";
 
 const KINDS = /** @type {const} */ ([["", "everything"], ["price", "prices"], ["availability", "stock"], ["other", "the rest"]]);
@@ -50,5 +51,5 @@ function share(change) {
   const price = change.fields.find((/** @type {any} */ each) => each.field === "price");
   if (!price || !Number(price.before) || !Number(price.now)) return "";
   const moved = Number(price.now) / Number(price.before) - 1;
-  return html`<span class=${`tag ${moved < 0 ? "green" : "red"}`}>${moved < 0 ? "−" : "+"}${percent(Math.abs(moved))}</span>`;
+  return html`<span class=${`tag ${moveColour("price", moved)}`}>${moved < 0 ? "−" : "+"}${percent(Math.abs(moved))}</span>`;
 }

@@ -4,11 +4,11 @@
 import { post } from "/dashboard/lib/api.js";
 import { ago, money, moment, number, percent, utc, words } from "/dashboard/lib/format.js";
 import { load, whenLoaded } from "/dashboard/lib/load.js";
-import { go } from "/dashboard/lib/router.js";
+import { asLeft, go } from "/dashboard/lib/router.js";
 import { html, signal } from "/dashboard/lib/view.js";
 import { timeChart } from "/dashboard/parts/chart.js";
 import { act, dialog, toast } from "/dashboard/parts/feedback.js";
-import { tag } from "/dashboard/parts/states.js";
+import { moveColour, tag } from "/dashboard/parts/states.js";
 import { cover, pictureOf, price, shownValue, stars, stock } from "./card.js";
 
 const FIELDS = ["product_name", "price", "currency", "availability", "brand", "category", "rating", "review_count", "sku", "gtin", "description"];
@@ -25,7 +25,7 @@ export function onePage(id) {
   });
   return {
     title: () => product.state.value.data?.product_name ?? "Product",
-    state: html`<a class="quiet" href="/products">← Catalogue</a>`,
+    state: html`<a class="quiet" href=${asLeft("/products")}>← Catalogue</a>`,
     actions: html`<button class="button writes" ?disabled=${() => !product.state.value.data} @click=${() => parseAgain(product.state.peek().data, product.again)}>Parse again</button><button class="button writes primary" ?disabled=${() => !product.state.value.data} @click=${recrawl}>Crawl it now</button>`,
     body: html`<div class="stack">${whenLoaded(product, (data) => html`
       <section class="panel hero"><div class="stack"><div class="cover">${cover(data)}</div>${thumbs(data)}</div>${facts(data)}</section>
@@ -105,7 +105,7 @@ function prices(data) {
       const before = data.price_history[index + 1];
       const moved = before && Number(before.price) && Number(each.price) ? Number(each.price) / Number(before.price) - 1 : 0;
       return html`<div class="look"><span class="strong">${each.gone ? "gone" : money(each.price, each.currency ?? "XXX")}</span>
-        <span class="row">${moved ? html`<span class=${`tag ${moved < 0 ? "green" : "red"}`}>${moved < 0 ? "−" : "+"}${percent(Math.abs(moved))}</span>` : null}${!before || before.availability !== each.availability ? stock(each.availability) : null}${before ? null : html`<span class="quiet">first seen</span>`}</span>
+        <span class="row">${moved ? html`<span class=${`tag ${moveColour("price", moved)}`}>${moved < 0 ? "−" : "+"}${percent(Math.abs(moved))}</span>` : null}${!before || before.availability !== each.availability ? stock(each.availability) : null}${before ? null : html`<span class="quiet">first seen</span>`}</span>
         <span class="faint" title=${utc(each.at)}>${moment(each.at)}</span></div>`;
     })}`;
 }
@@ -114,7 +114,7 @@ function prices(data) {
 function origins(data) {
   return html`<div class="scroll"><table><thead><tr><th>Field</th><th>Value</th><th>Found in</th><th class="num">Sure</th></tr></thead><tbody>${FIELDS.map((name) => {
     const origin = data.evidence[name];
-    return html`<tr><td class="quiet">${words(name)}</td><td>${shownValue(name, data[name])}${data.unseen[name] ? html`<div class="faint">the page does not show it any more since ${moment(data.unseen[name])}</div>` : null}</td>
+    return html`<tr><td class="quiet nowrap">${words(name)}</td><td>${shownValue(name, data[name])}${data.unseen[name] ? html`<div class="faint">the page does not show it any more since ${moment(data.unseen[name])}</div>` : null}</td>
       <td class="from">${origin ? html`<code>${typeof origin === "object" ? (origin.source ?? JSON.stringify(origin)) : String(origin)}</code>` : html`<span class="faint">–</span>`}</td>
       <td class="num">${typeof origin?.confidence === "number" ? sure(origin.confidence) : ""}</td></tr>`;
   })}</tbody></table></div>`;

@@ -10,7 +10,7 @@ import { bars, timeChart } from "/dashboard/parts/chart.js";
 /** @typedef {import("/dashboard/lib/view.js").Signal<{ account: string, location: string }>} Chosen */
 
 /** @param {number | null} rating */
-const stars = (rating) => html`<span class="stars" role="img" aria-label=${rating ? `${rating} of 5 stars` : "no stars"}>${"★".repeat(rating ?? 0)}<i>${"★".repeat(5 - (rating ?? 0))}</i></span>`;
+const stars = (rating) => html`<span class="stars" role="img" aria-label=${rating ? `${rating} of 5 stars` : "no stars"}>${"★".repeat(rating ?? 0)}<i>${"☆".repeat(5 - (rating ?? 0))}</i></span>`;
 
 /** @param {string} path @param {Chosen} chosen @param {import("/dashboard/lib/view.js").Signal<number>} grown */
 export function ratingPanel(path, chosen, grown) {
