@@ -17,7 +17,7 @@ import orjson
 BYTES_PER_TOKEN = 3
 """A low estimate, in any script, so that an answer never has more tokens than requested."""
 LEAST_PART = 120
-"""Bytes of text that a part of a page has at least, however little room there is: a reader always gets on."""
+"""Minimum bytes of text in a part of a page, even beyond the limit: every request makes progress."""
 FEWEST_TOKENS, MOST_TOKENS = 200, 50_000
 LONGEST_VALUE = 240
 """Characters of one value in a list; a record of its own has all of them."""

@@ -42,6 +42,15 @@ _LABELS_BEHIND = re.compile(
     re.IGNORECASE,
 )
 """The same where labels stand behind their amounts: `$64.00 Regular Price $48.00 Sale Price`."""
+_BETWEEN_PRICES = re.compile(
+    r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
+    r"|(?<=[\d€£₽])\s+(?=(?:our|your|sale|special|you|now|only|nur|jetzt|retail|list|save|spare|free|inkl|zzgl)\b)"
+    r"|(?<=[\d€£₽])\s*(?=(?:or|oder|ou|o|eller|lub)\s+\d)"
+    r"|(?:(?<=\d[€£₽$.])|(?<=\d\s[€£₽])|(?<=\d\s(?:zł|Kč|Ft|kr)))\s?\.?\s*(?=[^\W\d_]{1,}[^.\d]{0,30}:\s?[^\w\s]{0,3}(?:R\$)?\s?\d)"
+    r"|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
+    re.IGNORECASE,
+)
+"""Between two amounts that have no labels: `$49.00 $39.00`, `€10 inkl. MwSt.`."""
 _GLUED = re.compile(r"(?<=\d)(?=[A-ZÀ-Ž][a-zà-ž]{2})")
 """Between the amount of one element and the word of the next: `$64.00Regular Price`."""
 _OLD = r"(?:^|[^a-z])(?:old|was(?!h))|(?-i:[a-z](?:Old|Was))"
@@ -298,16 +307,7 @@ def _priced_parts(text: str) -> list[str]:
 
 
 def _unlabelled_parts(text: str) -> list[str]:
-    parts = re.split(
-        r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
-        r"|(?<=[\d€£₽])\s+(?=(?:our|your|sale|special|you|now|only|nur|jetzt|retail|list|save|spare|free|inkl|zzgl)\b)"
-        r"|(?<=[\d€£₽])\s*(?=(?:or|oder|ou|o|eller|lub)\s+\d)"
-        r"|(?:(?<=\d[€£₽$.])|(?<=\d\s[€£₽])|(?<=\d\s(?:zł|Kč|Ft|kr)))\s?\.?\s*(?=[^\W\d_]{1,}[^.\d]{0,30}:\s?[^\w\s]{0,3}(?:R\$)?\s?\d)"
-        r"|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
-        text,
-        flags=re.IGNORECASE,
-    )
-    return parts[:5]
+    return _BETWEEN_PRICES.split(text)[:5]
 
 
 def _is_signed(price: Price, document: Document) -> bool:

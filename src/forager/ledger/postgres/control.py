@@ -179,7 +179,7 @@ class _Requeued:
     ready: frozenset[Flow] = frozenset()
     found: bool = False
     count: int = 0
-    """Those that are queued; others may have joined another task."""
+    """Number of tasks that were queued. A task whose key is open already joins that open task instead."""
 
 
 async def _requeue(db: Db, catalog: Catalog, job: int, failed: Sequence[int]) -> _Requeued:

@@ -181,8 +181,8 @@ def read_page(
     markdown: MarkdownOptions | None = None,
     cleaners: Cleaners | None = None,
 ) -> Extracted:
-    """Read one page. Everything needed is an argument, because pages are read in another process. Long texts come back
-    clean: here they cost nobody else their time."""
+    """Read one page in a reading process, which gets everything it needs as arguments. Long texts are cleaned here,
+    because cleaning them in the event loop would delay every other page."""
     extracted = parse(PageInput(url, decoded(body, kind), status, at, markdown), wanted)
     long = {
         name: replace(found, value=clean(found.value), is_clean=True)
