@@ -62,9 +62,9 @@ function cards(now, past) {
   const failed = past?.failed ?? [];
   const worst = now.sinks.worst;
   return [
-    card("Tasks per second", rate(now.rate.tasks_per_second), now.rate.allowed ? `of ${rate(now.rate.allowed)} allowed` : "", sparkline(perMinute, { label: "tasks per minute" })),
+    card("Tasks per second", rate(now.rate.tasks_per_second), now.rate.allowed && now.rate.tasks_per_second <= now.rate.allowed ? `of ${rate(now.rate.allowed)} allowed` : "", sparkline(perMinute, { label: "tasks per minute" })),
     card("Changes today", short(now.counts.changes_today), "", bars(past?.changes_by_part ?? [], "records over time")),
-    card("Failed for good", short(now.counts.dead_letters), now.counts.failed_share ? percent(now.counts.failed_share) : "", sparkline(failed, { failing: true, label: "failures per minute" })),
+    card("Failed permanently", short(now.counts.dead_letters), now.counts.failed_share ? percent(now.counts.failed_share) : "", sparkline(failed, { failing: true, label: "failures per minute" })),
     spend(now.spend, past?.cost ?? []),
     card("Oldest undelivered", worst ? duration(worst.lag_seconds) : "none", now.sinks.count ? plural(now.sinks.count, "sink") : "no sink",
       worst ? html`<div class="quiet two-lines">${tag(worst.error ? "failing" : "", worst.name)} ${worst.error ?? "has the longest way to go"}</div>` : html`<div class="quiet">${now.sinks.count ? "every sink has every change" : "changes stay in the store"}</div>`),

@@ -7,7 +7,7 @@ import { html } from "../lib/view.js";
 const MEANINGS = /** @type {Record<string, string>} */ ({
   "Tasks per second": "Tasks that ended in this process over the last 30 seconds. “Allowed” is what the lanes of the running job permit.",
   "Changes today": "New, changed and gone records since midnight UTC. Each is one entry of the change log.",
-  "Failed for good": "Dead letters: tasks that are not tried again by themselves. The share is that of all tasks that ended in 24 hours.",
+  "Failed permanently": "Dead letters: tasks that are not tried again by themselves. The share is that of all tasks that ended in 24 hours.",
   "Spent today": "Money of all pipelines that pay for requests, since midnight UTC. A budget is a cap of the settings.",
   "Oldest undelivered": "How long the oldest change has waited for the sink that is furthest behind.",
   Rate: "Tasks that ended per second, over the last 30 seconds; once the job has ended, over its whole run.",

@@ -67,9 +67,15 @@ export function facet(filters, name, label, counts, show = (value) => value) {
 /** Why a list could not be read: the API's sentence, with what it says of each field. @param {unknown} problem */
 export function sentence(problem) {
   if (!(problem instanceof Error)) return String(problem);
-  const fields = problem instanceof ApiError ? Object.entries(problem.fields).map(([name, message]) => (WHOLE.test(name) ? message : `${words(name)} ${message}`)) : [];
+  const fields = problem instanceof ApiError ? Object.entries(problem.fields).map(([name, message]) => (WHOLE.test(name) ? message : `${called(name)} ${message}`)) : [];
   const said = fields.join("; ");
   return said ? `${said.slice(0, 1).toUpperCase()}${said.slice(1)}${/[.?!]$/.test(said) ? "" : "."}` : problem.message;
+}
+
+/** The name of a field for people; that of an entry of a list (`targets.1.target_url`) counts from 1. @param {string} name */
+function called(name) {
+  const [, list, entry] = name.match(/^(\w+)[.[](\d+)/) ?? [];
+  return entry ? `${words(list ?? "")}, entry ${Number(entry) + 1}:` : words(name);
 }
 
 /** What the API calls the request as a whole, where a message is of no single field. */
